@@ -1,0 +1,78 @@
+# The commands of the book. Each builds .venv from requirements.lock first when it is missing or out of date.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help check test read lint library update figures determinism bench lock clean
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.built-from-lock
+# Run in one go: a failed check is not followed by a test run that hides it.
+say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
+
+help: ## list the commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock
+	$(call say,Building the environment in $(VENV) from requirements.lock)
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; the book needs 3.11 or newer: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@cp requirements.lock $(STAMP)
+	@$(PY) -c 'import sys, torch; print(f"ready: Python {sys.version.split()[0]}, torch {torch.__version__}")'
+
+check: $(STAMP) ## re-run every chapter against the library of the chapters before it, compare every output
+	$(call say,Is agentrl/ what the chapters build?)
+	@$(PY) scripts/build_library.py --check
+	$(call say,Do the chapters print what stands under their cells?)
+	@$(PY) scripts/check_chapters.py -j $(JOBS)
+
+test: $(STAMP) ## everything: the library, the chapters without the cache, the linter, the figures, every test
+	$(call say,Is agentrl/ what the chapters build?)
+	@$(PY) scripts/build_library.py --check
+	$(call say,Do the chapters print what stands under their cells?)
+	@$(PY) scripts/check_chapters.py -j $(JOBS) --no-cache
+	$(call say,Prose$(,) numbers$(,) references$(,) sources)
+	@$(PY) scripts/lint_book.py
+	$(call say,Are the figures what their scripts draw?)
+	@$(PY) scripts/make_figures.py --check
+	$(call say,Style and types)
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright --level error
+	$(call say,Tests of the tools$(,) the library and the book)
+	@$(PY) -m pytest
+
+read: $(STAMP) ## open the chapters in JupyterLab
+	@$(PY) -m jupyterlab --notebook-dir . --LabApp.default_url=/lab/tree/chapters/00-notation.ipynb
+
+lint: $(STAMP) ## check prose, numbers, references and notebook form; FIX=1 mends what is mechanical
+	@$(PY) scripts/lint_book.py $(if $(FIX),--fix)
+
+library: $(STAMP) ## write agentrl/ from the #@save cells
+	@$(PY) scripts/build_library.py
+
+update: $(STAMP) ## record outputs (CHAPTERS="06 07" for some of them)
+	@$(PY) scripts/check_chapters.py --update $(CHAPTERS)
+
+figures: $(STAMP) ## draw every figure from its script
+	@$(PY) scripts/make_figures.py
+
+determinism: $(STAMP) ## re-run the book under other CPU settings, thread counts, hash seeds, locales
+	@$(PY) scripts/determinism.py
+
+bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake
+	@$(PY) scripts/bench.py
+
+lock: ## resolve pyproject.toml anew into requirements.lock (needs pip-tools)
+	@$(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --extra book --extra dev \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate \
+	    --constraint constraints.txt --output-file requirements.lock pyproject.toml
+	@sed -i.bak 's/^\(torch==[0-9.]*\)+cpu$$/\1/' requirements.lock && rm requirements.lock.bak
+
+clean: ## remove the environment and the caches
+	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+# A literal comma inside a $(call).
+, := ,

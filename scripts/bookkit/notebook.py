@@ -1,0 +1,422 @@
+"""The model of a chapter: read a notebook, know its cells, write it back in one canonical form.
+
+A chapter is an nbformat 4.5 notebook. On disk it has sorted keys, one-space indent, sources and outputs as lists of
+lines, and a newline at the end, which is also how Jupyter saves it; `normalise` removes what Jupyter adds besides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from .problems import BookError, Problem, relative
+
+CHAPTER_FILE = re.compile(r"(?P<key>\d\d|[A-Z])-(?P<slug>[a-z0-9]+(?:-[a-z0-9]+)*)\.ipynb")
+CELL_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+SAVE_LINE = re.compile(r"#\s*@save\b(?P<options>.*)")
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+OUTPUT_CLASSES = ("exact", "lab")
+
+Kind = Literal["chapter", "solutions"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell. `number` counts code cells from 1; `file_line` is where its source starts in the file on disk."""
+
+    id: str
+    kind: str
+    source: str
+    metadata: dict[str, Any]
+    outputs: list[dict[str, Any]]
+    execution_count: int | None
+    index: int
+    number: int | None
+    file_line: int | None
+
+    @property
+    def is_code(self) -> bool:
+        """Whether this is a code cell."""
+        return self.kind == "code"
+
+    @property
+    def stdout(self) -> str:
+        """The recorded standard output, streams merged; other outputs are the linter's to refuse."""
+        streams = (o for o in self.outputs if o.get("output_type") == "stream" and o.get("name") == "stdout")
+        return "".join(as_text(o.get("text", "")) for o in streams)
+
+    @property
+    def save_options(self) -> str | None:
+        """The text after `#@save` when the first line is that mark, else None."""
+        if not self.is_code:
+            return None
+        match = SAVE_LINE.fullmatch(self.source.split("\n", 1)[0].rstrip())
+        return match["options"].strip() if match else None
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the cell goes into the library."""
+        return self.save_options is not None
+
+    @property
+    def tags(self) -> list[str]:
+        """The cell's Jupyter tags."""
+        return list(self.metadata.get("tags", []))
+
+    @property
+    def book(self) -> dict[str, Any]:
+        """The book's own cell metadata (`agentrl`): `output` class, `role` and `exercise` of a solution cell."""
+        return dict(self.metadata.get("agentrl", {}))
+
+    @property
+    def output_class(self) -> str:
+        """`exact` (compared byte for byte) unless the metadata says `lab` (needs the real model)."""
+        return str(self.book.get("output", "exact"))
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A notebook of the book: a chapter, or the solutions of one."""
+
+    path: Path
+    root: Path
+    key: str
+    slug: str
+    kind: Kind
+    cells: tuple[Cell, ...]
+    metadata: dict[str, Any] = field(repr=False)
+    raw: dict[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The path from the book's root, as messages show it."""
+        return relative(self.path, self.root)
+
+    @property
+    def label(self) -> str:
+        """What the checker's command line calls it: `06`, or `06/solutions`."""
+        return self.key if self.kind == "chapter" else f"{self.key}/solutions"
+
+    @property
+    def module(self) -> str:
+        """The module its saved cells go to, without the package."""
+        return str(self.metadata.get("module", ""))
+
+    @property
+    def title(self) -> str:
+        """The chapter's title."""
+        return str(self.metadata.get("title", ""))
+
+    @property
+    def question(self) -> str:
+        """The one question the chapter answers."""
+        return str(self.metadata.get("question", ""))
+
+    @cached_property
+    def code_cells(self) -> tuple[Cell, ...]:
+        """The code cells, in order."""
+        return tuple(cell for cell in self.cells if cell.is_code)
+
+    @cached_property
+    def saved_cells(self) -> tuple[Cell, ...]:
+        """The cells that go into the library, in order."""
+        return tuple(cell for cell in self.code_cells if cell.is_saved)
+
+    def cell(self, cell_id: str) -> Cell:
+        """Return the cell with this id; KeyError names the chapter when there is none."""
+        for cell in self.cells:
+            if cell.id == cell_id:
+                return cell
+        raise KeyError(f"{self.name} has no cell {cell_id!r}")
+
+    def problem(self, cell: Cell | None, line: int | None, message: str, **kw: Any) -> Problem:
+        """Return a Problem placed in this chapter; `line` counts from 1 within the cell."""
+        at = None
+        if cell is not None and cell.file_line is not None:
+            at = cell.file_line + (line or 1) - 1
+        return Problem(self.name, cell.id if cell else None, line, message, file_line=at, **kw)
+
+
+@dataclass(frozen=True)
+class Book:
+    """Every notebook of the book: chapters in reading order, and the solutions by chapter key."""
+
+    root: Path
+    chapters: tuple[Chapter, ...]
+    solutions: tuple[Chapter, ...]
+
+    def chapter(self, key: str) -> Chapter:
+        """Return the chapter with this key (`06`, `A`); KeyError lists the keys there are."""
+        for chapter in self.chapters:
+            if chapter.key == key:
+                return chapter
+        raise KeyError(f"no chapter {key!r}; there are {', '.join(c.key for c in self.chapters)}")
+
+    def before(self, key: str) -> tuple[Chapter, ...]:
+        """Return the chapters that come before `key` in reading order."""
+        return tuple(c for c in self.chapters if order(c.key) < order(key))
+
+    def solutions_of(self, key: str) -> Chapter | None:
+        """Return the solutions notebook of chapter `key`, or None."""
+        return next((s for s in self.solutions if s.key == key), None)
+
+    def notebooks(self) -> Iterator[Chapter]:
+        """Yield every notebook, each chapter followed by its solutions."""
+        for chapter in self.chapters:
+            yield chapter
+            solutions = self.solutions_of(chapter.key)
+            if solutions is not None:
+                yield solutions
+
+
+def order(key: str) -> tuple[bool, str]:
+    """Return a sort key: numbered chapters first, then the appendices."""
+    return (not key.isdigit(), key)
+
+
+def as_text(value: str | list[str]) -> str:
+    """Return a notebook's multiline value as one string."""
+    return value if isinstance(value, str) else "".join(value)
+
+
+def as_lines(text: str) -> list[str]:
+    """Return text as the list of lines, ends kept, that a notebook stores."""
+    lines = [part + "\n" for part in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return [line for line in lines if line]
+
+
+def load_book(root: Path) -> Book:
+    """Read every notebook under `root/chapters`; BookError lists all that cannot be read or placed."""
+    problems: list[Problem] = []
+    found: dict[Kind, list[Chapter]] = {"chapter": [], "solutions": []}
+    folders: tuple[tuple[Kind, Path], ...] = (
+        ("chapter", root / "chapters"),
+        ("solutions", root / "chapters" / "solutions"),
+    )
+    if not folders[0][1].is_dir():
+        raise BookError(Problem(relative(folders[0][1], root), None, None, "no such folder: a book has chapters/"))
+    for kind, folder in folders:
+        for path in sorted(folder.glob("*.ipynb")):
+            try:
+                found[kind].append(load_chapter(path, root, kind))
+            except BookError as error:
+                problems += error.problems
+    problems += _misplaced(found["chapter"], found["solutions"])
+    if problems:
+        raise BookError(problems)
+    ordered = (tuple(sorted(found[kind], key=lambda c: order(c.key))) for kind in ("chapter", "solutions"))
+    chapters, solutions = ordered
+    return Book(root, chapters, solutions)
+
+
+def _misplaced(chapters: list[Chapter], solutions: list[Chapter]) -> Iterator[Problem]:
+    for group in (chapters, solutions):
+        first: dict[str, Chapter] = {}
+        for chapter in group:
+            other = first.setdefault(chapter.key, chapter)
+            if other is not chapter:
+                yield chapter.problem(None, None, f"chapter {chapter.key} is already {other.name}")
+    modules: dict[str, Chapter] = {}
+    for chapter in chapters:
+        other = modules.setdefault(chapter.module, chapter)
+        if chapter.module and other is not chapter:
+            yield chapter.problem(None, None, f"module {chapter.module!r} is already that of {other.name}")
+    slugs = {(c.key, c.slug) for c in chapters}
+    for chapter in solutions:
+        if (chapter.key, chapter.slug) not in slugs:
+            yield chapter.problem(None, None, f"no chapter file {chapter.path.name} in chapters/ for these solutions")
+
+
+def load_chapter(path: Path, root: Path, kind: Kind = "chapter") -> Chapter:
+    """Read one notebook; BookError says what makes it unreadable as a chapter, with the place."""
+    name = relative(path, root)
+    match = CHAPTER_FILE.fullmatch(path.name)
+    if match is None:
+        raise BookError(Problem(name, None, None, f"file name {path.name!r} is not NN-slug.ipynb (or A-slug.ipynb)"))
+    raw, text = _read(path, name)
+    chapter = Chapter(path, root, match["key"], match["slug"], kind, (), _book_metadata(raw), raw)
+    problems = list(_structure_problems(chapter))
+    if problems:
+        raise BookError(problems)
+    cells = tuple(_cells(raw, _source_lines(text)))
+    return Chapter(path, root, chapter.key, chapter.slug, kind, cells, chapter.metadata, raw)
+
+
+def _read(path: Path, name: str) -> tuple[dict[str, Any], str]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+        raw = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise BookError(Problem(name, None, None, f"not UTF-8: byte {error.start} is {error.reason}")) from error
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise BookError(Problem(name, None, None, message, file_line=error.lineno)) from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
+        raise BookError(Problem(name, None, None, "not a notebook: there is no list of cells"))
+    return raw, text
+
+
+def _book_metadata(raw: dict[str, Any]) -> dict[str, Any]:
+    metadata = raw.get("metadata")
+    book = metadata.get("agentrl") if isinstance(metadata, dict) else None
+    return dict(book) if isinstance(book, dict) else {}
+
+
+def _structure_problems(chapter: Chapter) -> Iterator[Problem]:
+    raw = chapter.raw
+    if (raw.get("nbformat"), raw.get("nbformat_minor")) != (4, 5):
+        version = f"{raw.get('nbformat')}.{raw.get('nbformat_minor')}"
+        yield chapter.problem(None, None, f"nbformat is {version}; the book uses 4.5, whose cells have ids")
+    needed = ("chapter", "module", "title", "question") if chapter.kind == "chapter" else ("chapter", "title")
+    for key in needed:
+        if not isinstance(chapter.metadata.get(key), str) or not chapter.metadata[key]:
+            yield chapter.problem(None, None, f"notebook metadata agentrl.{key} is missing or not text")
+    if isinstance(chapter.metadata.get("chapter"), str) and chapter.metadata["chapter"] != chapter.key:
+        said = chapter.metadata["chapter"]
+        yield chapter.problem(None, None, f"metadata says chapter {said!r}, the file name {chapter.key!r}")
+    module = chapter.metadata.get("module")
+    if isinstance(module, str) and module and not re.fullmatch(r"[a-z][a-z0-9_]*", module):
+        yield chapter.problem(None, None, f"module {module!r} is not a lower-case Python name")
+    seen: set[str] = set()
+    for index, cell in enumerate(raw["cells"]):
+        yield from _cell_problems(chapter, index, cell, seen)
+
+
+def _cell_problems(chapter: Chapter, index: int, cell: Any, seen: set[str]) -> Iterator[Problem]:
+    if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+        yield chapter.problem(None, None, f"cell {index} is not a code, markdown or raw cell")
+        return
+    cell_id = cell.get("id")
+    if not isinstance(cell_id, str) or not cell_id:
+        yield chapter.problem(None, None, f"cell {index} has no id")
+        return
+    if cell_id in seen:
+        yield chapter.problem(None, None, f"cell id {cell_id!r} is used twice")
+    seen.add(cell_id)
+    lines = cell.get("source")
+    if not isinstance(lines, str) and not (isinstance(lines, list) and all(isinstance(s, str) for s in lines)):
+        yield chapter.problem(None, None, f"cell {cell_id!r} has no source text")
+    if cell["cell_type"] == "code" and not isinstance(cell.get("outputs"), list):
+        yield chapter.problem(None, None, f"code cell {cell_id!r} has no list of outputs")
+    if not isinstance(cell.get("metadata"), dict):
+        yield chapter.problem(None, None, f"cell {cell_id!r} has no metadata")
+
+
+def _cells(raw: dict[str, Any], lines: dict[str, int]) -> Iterator[Cell]:
+    number = 0
+    for index, cell in enumerate(raw["cells"]):
+        is_code = cell["cell_type"] == "code"
+        number += is_code
+        yield Cell(
+            id=cell["id"],
+            kind=cell["cell_type"],
+            source=as_text(cell["source"]),
+            metadata=cell["metadata"],
+            outputs=cell.get("outputs", []) if is_code else [],
+            execution_count=cell.get("execution_count") if is_code else None,
+            index=index,
+            number=number if is_code else None,
+            file_line=lines.get(cell["id"]),
+        )
+
+
+def _source_lines(text: str) -> dict[str, int]:
+    """Map cell ids to the line of the file where their source starts (canonical files only; others get no lines)."""
+    lines: dict[str, int] = {}
+    current: str | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith('   "id": "'):
+            current = json.loads(line.strip().removesuffix(",").removeprefix('"id": '))
+        elif line.startswith('   "source": [') and current is not None:
+            lines.setdefault(current, number + 1)
+            current = None
+    return lines
+
+
+def normalise(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a notebook without what running or saving it in Jupyter adds, stdout merged into one output.
+
+    Kept: ids, sources, stdout, execution counts, tags, the book's own metadata. Other outputs are kept as they are,
+    so that the linter can name them instead of losing them.
+    """
+    raw = copy.deepcopy(raw)
+    metadata = raw.get("metadata", {})
+    raw["metadata"] = {"agentrl": metadata.get("agentrl", {}), "kernelspec": dict(KERNEL)}
+    raw["metadata"]["language_info"] = {"name": "python"}
+    raw["nbformat"], raw["nbformat_minor"] = 4, 5
+    for cell in raw["cells"]:
+        cell["metadata"] = {k: v for k, v in cell["metadata"].items() if k in ("agentrl", "tags") and v}
+        cell["source"] = as_lines(_tidy(as_text(cell["source"]), blanks=cell["cell_type"] != "code"))
+        if cell["cell_type"] == "code":
+            cell["outputs"] = _merge_streams(cell["outputs"])
+            cell.setdefault("execution_count", None)
+        else:
+            cell.pop("outputs", None)
+            cell.pop("execution_count", None)
+            if not cell.get("attachments"):
+                cell.pop("attachments", None)
+    return raw
+
+
+def _tidy(source: str, blanks: bool) -> str:
+    """Return the source with Unix line ends and no blank lines around it; `blanks` drops those at line ends too."""
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    if blanks:
+        source = "\n".join(line.rstrip(" \t") for line in source.split("\n"))
+    return source.strip("\n")
+
+
+def _merge_streams(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    merged: list[dict[str, Any]] = []
+    by_name: dict[str, dict[str, Any]] = {}
+    for output in outputs:
+        if output.get("output_type") == "stream":
+            name = output.get("name", "stdout")
+            if name in by_name:
+                by_name[name]["text"] += as_text(output["text"])
+                continue
+            output = {"name": name, "output_type": "stream", "text": as_text(output["text"])}
+            by_name[name] = output
+        elif "execution_count" in output:
+            output = {**output, "execution_count": None}
+        merged.append(output)
+    for output in by_name.values():
+        output["text"] = as_lines(output["text"])
+    return [o for o in merged if o.get("output_type") != "stream" or o["text"]]
+
+
+def stdout_output(text: str) -> list[dict[str, Any]]:
+    """Return the outputs a cell records for this stdout: one stream, or none when it printed nothing."""
+    return [{"name": "stdout", "output_type": "stream", "text": as_lines(text)}] if text else []
+
+
+def dump(raw: dict[str, Any]) -> str:
+    """Return the notebook's text in the one canonical form."""
+    return json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write text to a temporary file beside `path`, then rename: a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
