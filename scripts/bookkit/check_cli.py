@@ -1,0 +1,141 @@
+"""What `scripts/check_chapters.py` does with its arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+from .cache import Cache
+from .checker import NotebookVerdict, Plan, Refused, book_names, check, in_order, make_plan, open_cache
+from .problems import BookError
+from .report import Report, make_report, write_junit
+from .runner import (
+    UPDATE_SEEDS,
+    Engine,
+    EngineError,
+    ForkEngine,
+    Limits,
+    SpawnEngine,
+    pinned,
+    usable_memory,
+    wanted_modules,
+)
+
+Options = argparse.Namespace
+
+
+def run(options: Options) -> int:
+    """Check or update the book as the options say; return the exit code."""
+    report = make_report()
+    try:
+        if options.update and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            raise Refused("--update is for people: in CI (the variable CI is set) outputs are only checked")
+        plan = make_plan(options.root.resolve(), options.prefixes, remember=not options.no_cache)
+        return _list(plan, report) if options.list else _run_plan(plan, options, report)
+    except BookError as error:
+        for problem in error.problems:
+            report.problem(problem)
+    except (Refused, EngineError) as error:
+        report.stop()
+        print(f"check_chapters: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        report.stop()
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 2
+
+
+def _list(plan: Plan, report: Report) -> int:
+    for job in plan.jobs:
+        chapter = job.chapter
+        saved = f", {len(chapter.saved_cells)} saved" if chapter.saved_cells else ""
+        report.line(f"{chapter.label:<13} {chapter.title} ({len(chapter.code_cells)} cells{saved}) {chapter.name}")
+    for problem in plan.problems:
+        report.problem(problem)
+    return 2 if plan.problems else 0
+
+
+def _run_plan(plan: Plan, options: Options, report: Report) -> int:
+    """Run what can be run, report everything, and return the exit code."""
+    for problem in [*plan.warnings, *plan.problems]:
+        report.problem(problem)
+    engines: list[Engine] = []
+    report.start(plan.jobs)
+    try:
+        work = _update if options.update else _check
+        verdicts, damaged = work(plan, options, report, engines)
+    finally:
+        for engine in engines:
+            engine.close()
+        report.stop()
+    if options.junit is not None:
+        write_junit(options.junit, verdicts, plan.problems)
+    report.summary(verdicts, damaged)
+    if plan.problems:
+        return 2
+    return 1 if any(v.count("failed") for v in verdicts) else 0
+
+
+def _check(
+    plan: Plan, options: Options, report: Report, engines: list[Engine]
+) -> tuple[list[NotebookVerdict], list[str]]:
+    pins = pinned(override=overrides(options.env))
+    engines.append(make_engine(plan, options, pins))
+    store: Cache | None = None if options.no_cache or options.kernel else open_cache(plan.book.root)
+    verdicts = check(plan, engines[0], store, pins, options.jobs, report.notebook, report.progress)
+    return verdicts, store.damaged if store else []
+
+
+def _update(
+    plan: Plan, options: Options, report: Report, engines: list[Engine]
+) -> tuple[list[NotebookVerdict], list[str]]:
+    from .update import Outcome, label, update
+
+    for seed in UPDATE_SEEDS:
+        engines.append(make_engine(plan, options, pinned(seed, overrides(options.env))))
+    names = cache(lambda: book_names(plan.book))
+    both = (engines[0], engines[1])
+
+    def ready(outcome: Outcome) -> None:
+        report.notebook(outcome.verdict, outcome.word)
+        for cell, lines in outcome.changes:
+            report.line(f"  new {label(outcome.verdict.chapter, cell)}:")
+            for line in lines:
+                report.line(f"      {line}".rstrip(), style={"-": "red", "+": "green"}.get(line[:1], ""))
+
+    outcomes = in_order(plan.jobs, lambda job: update(job, both, names, report.progress), options.jobs, ready)
+    words = [o.word for o in outcomes]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in ("recorded", "unchanged", "refused"))
+    report.line(f"notebooks: {counts}")
+    return [o.verdict for o in outcomes], []
+
+
+def make_engine(plan: Plan, options: Options, pins: Mapping[str, str]) -> Engine:
+    """Return the engine the options ask for; it starts nothing before the first notebook runs."""
+    limits = Limits(timeout=options.timeout, memory=options.memory or usable_memory())
+    if options.kernel:
+        from .kernel import KernelEngine
+
+        return KernelEngine(pins, limits)
+    if options.spawn:
+        return SpawnEngine(pins, limits)
+    return ForkEngine(pins, limits, wanted_modules(_code(plan)))
+
+
+def _code(plan: Plan) -> list[str]:
+    """Return all code that may run: the selected notebooks, their chapters, the libraries they import."""
+    keys = {job.chapter.key for job in plan.jobs}
+    chapters = [c for c in plan.book.notebooks() if c.key in keys]
+    texts = [cell.source for chapter in chapters for cell in chapter.code_cells]
+    return texts + [text for job in plan.jobs for text in job.library.values()]
+
+
+def overrides(pairs: list[str]) -> dict[str, str]:
+    """Return `NAME=VALUE` arguments as a dictionary; Refused when one has no `=`."""
+    wrong = [pair for pair in pairs if "=" not in pair]
+    if wrong:
+        raise Refused(f"--env wants NAME=VALUE, not {wrong[0]!r}")
+    return dict(pair.split("=", 1) for pair in pairs)

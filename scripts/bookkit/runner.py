@@ -1,0 +1,539 @@
+"""Runs notebooks and returns what they printed: stages the library and the book, starts engines, reads their events.
+
+Nothing here judges an output; that is `checker`'s. Nothing heavy is imported here: a run served from the cache needs
+neither IPython nor torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from .notebook import Chapter
+
+CHECK_SEED, UPDATE_SEEDS = "0", ("1", "2")
+PINNED = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TZ": "UTC",
+    "LC_ALL": "C.UTF-8",
+    "COLUMNS": "80",
+    "NO_COLOR": "1",
+    "MPLBACKEND": "Agg",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+DROPPED = (
+    "PYTEST_CURRENT_TEST",
+    "PYTHONSTARTUP",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "PYTHONWARNINGS",
+    "AGENTRL_MODEL_DIR",
+)
+NOT_STAGED = ("zh", "__pycache__")
+SILENCE_LIMIT = 60.0
+START_LIMIT = 300.0
+MIB = 1024 * 1024
+
+OnCell = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a notebook may use: seconds per cell, bytes of memory and output. `output` fails a cell, `_hard` ends it."""
+
+    timeout: float = 120.0
+    memory: int = 8 * 1024 * MIB
+    output: int = MIB
+    output_hard: int = 64 * MIB
+
+
+@dataclass
+class Failure:
+    """Something wrong with a cell, in one line and some more below it; `line` counts within the cell."""
+
+    kind: str
+    message: str
+    details: list[str] = field(default_factory=list)
+    line: int | None = None
+
+
+@dataclass
+class CellRun:
+    """What one code cell did. `error` is what it raised where its tags allow that; `probe` how its stub was tested."""
+
+    ran: bool = False
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    error: dict[str, Any] | None = None
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass
+class NotebookRun:
+    """What one notebook did: its cells in order, the files it read, where it stopped (index of a cell)."""
+
+    cells: list[CellRun]
+    seconds: float = 0.0
+    files: list[str] = field(default_factory=list)
+    everything: bool = False
+    stopped: int | None = None
+    complete: bool = False
+
+    @property
+    def clean(self) -> bool:
+        """Whether it ran to its end without a failure."""
+        return self.complete and not any(cell.failures for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A notebook to run: its library, which cells to run, and for stubs the test that must fail on them."""
+
+    chapter: Chapter
+    library: Mapping[str, str]
+    run: tuple[bool, ...]
+    probes: Mapping[int, str]
+    model: str | None = None
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Return the cells as plain data, for the worker and for the cache's key."""
+        return [
+            {"id": c.id, "source": c.source, "tags": c.tags, "run": run, "probe": self.probes.get(i)}
+            for i, (c, run) in enumerate(zip(self.chapter.code_cells, self.run, strict=True))
+        ]
+
+
+class Engine(Protocol):
+    """A way to run a notebook."""
+
+    def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
+        """Run the job's cells and return what they did; may be called from several threads."""
+        ...
+
+    def close(self) -> None:
+        """End every process the engine has started."""
+        ...
+
+
+class EngineError(Exception):
+    """The engine itself cannot run; says why."""
+
+
+def pinned(seed: str = CHECK_SEED, override: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment variables that every cell sees with fixed values."""
+    return {**PINNED, "PYTHONHASHSEED": seed, **(override or {})}
+
+
+def environment(pins: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment for a process that runs cells: the caller's, with `pins` over it."""
+    kept = {k: v for k, v in os.environ.items() if k not in DROPPED and not k.startswith("LC_")}
+    return {**kept, **pins}
+
+
+def usable_memory() -> int:
+    """Return the bytes a notebook may use: 8 GiB, or three quarters of a smaller machine's memory."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 8 * 1024 * MIB
+    return min(8 * 1024 * MIB, whole * 3 // 4)
+
+
+def wanted_modules(texts: Iterable[str]) -> list[str]:
+    """Return which of numpy and torch the code imports, so that nobody waits for what nobody uses."""
+    text = "\n".join(texts)
+    return [m for m in ("numpy", "torch") if re.search(rf"^\s*(?:import|from)\s+{m}\b", text, re.MULTILINE)]
+
+
+class Stage:
+    """A scratch folder with the library and a copy of the chapters, in which one notebook runs."""
+
+    def __init__(self, job: Job) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="agentrl-check-")).resolve()
+        chapter = job.chapter
+        self.library = self.scratch / "lib"
+        self.book = self.scratch / "book"
+        self.cwd = self.book / chapter.path.resolve().parent.relative_to(chapter.root.resolve())
+        for folder in (self.library, self.scratch / "tmp", self.scratch / "ipython"):
+            folder.mkdir()
+        for name, text in job.library.items():
+            path = self.library / "agentrl" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        _copy_chapters(chapter.root, self.book)
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Return the variables that differ from notebook to notebook."""
+        own = {
+            "PYTHONPATH": str(self.library),
+            "TMPDIR": str(self.scratch / "tmp"),
+            "IPYTHONDIR": str(self.scratch / "ipython"),
+        }
+        return {**own, "AGENTRL_MODEL_DIR": job.model} if job.model else own
+
+    def write_job(self, job: Job, limits: Limits) -> Path:
+        """Write the job for supervisor and worker to read, and return its path."""
+        path = self.scratch / "job.json"
+        data = {
+            "name": job.chapter.name, "path": str(path), "scratch": str(self.scratch), "lib": str(self.library),
+            "book": str(self.book), "cwd": str(self.cwd), "env": self.environment(job), "cells": job.cells(),
+            "limits": asdict(limits),
+        }  # fmt: skip
+        path.write_text(json.dumps(data), encoding="utf-8")
+        return path
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def is_staged(name: str) -> bool:
+    """Return whether a file or folder below chapters/ is part of what cells may see."""
+    return not name.startswith(".") and name not in NOT_STAGED
+
+
+def _copy_chapters(root: Path, book: Path) -> None:
+    """Copy chapters/ for one notebook to work in; a file that is being replaced meanwhile is not an error."""
+    for folder, folders, files in os.walk(root / "chapters"):
+        folders[:] = [name for name in folders if is_staged(name)]
+        target = book / Path(folder).relative_to(root)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in filter(is_staged, files):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(Path(folder, name), target / name)
+
+
+class ForkEngine:
+    """Runs each notebook in a fork of one server that has imported what the cells will import."""
+
+    def __init__(self, pins: Mapping[str, str], limits: Limits, preload: Iterable[str] = ()) -> None:
+        self.pins, self.limits, self.preload = pins, limits, list(preload)
+        self.lock = threading.Lock()
+        self.server: subprocess.Popen[bytes] | None = None
+        self.control: socket.socket | None = None
+        self.ready = self.closed = False
+        self.open: set[socket.socket] = set()
+
+    def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
+        """Run the job in a fork."""
+        stage = Stage(job)
+        try:
+            mine, theirs = socket.socketpair()
+            with mine:
+                self.start_job(stage.write_job(job, self.limits), mine, theirs)
+                try:
+                    return Reader(job, self.limits, on_cell).read(mine)
+                finally:
+                    self.open.discard(mine)
+        finally:
+            stage.remove()
+
+    def start_job(self, path: Path, mine: socket.socket, theirs: socket.socket) -> None:
+        """Hand the job and its socket to the server, starting it if need be."""
+        with self.lock, theirs:
+            if self.closed:
+                raise EngineError("the checker is ending")
+            self.open.add(mine)
+            if self.control is None:
+                self.start_server()
+            assert self.control is not None
+            try:
+                socket.send_fds(self.control, [str(path).encode()], [theirs.fileno()])
+            except OSError as error:
+                raise EngineError(self.server_words() or "the fork server has ended") from error
+
+    def start_server(self) -> None:
+        """Start the fork server and wait until it has imported everything."""
+        self.control, theirs = socket.socketpair()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the engine)
+        command = [sys.executable, "-m", "bookkit.forkserver", str(theirs.fileno()), *self.preload]
+        self.server = _start(command, self.pins, (theirs.fileno(),), self.errors)
+        theirs.close()
+        self.control.settimeout(START_LIMIT)
+        answer = b""
+        with contextlib.suppress(OSError):
+            answer = self.control.recv(65536)
+        said = json.loads(answer) if answer else {"ready": False, "message": self.stderr_of_server()}
+        if not said["ready"]:
+            raise EngineError(f"the fork server did not start: {said['message']}")
+        self.control.settimeout(None)
+        self.ready = True
+
+    def server_words(self) -> str:
+        """Return why the server has ended: what it said on its socket, else the end of its stderr."""
+        with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
+            self.control.settimeout(1.0)  # type: ignore[union-attr]
+            return str(json.loads(self.control.recv(65536))["message"])  # type: ignore[union-attr]
+        return self.stderr_of_server()
+
+    def stderr_of_server(self) -> str:
+        """Return the end of what the server wrote to stderr."""
+        self.errors.seek(0)
+        return self.errors.read().decode("utf-8", errors="replace")[-2000:].strip()
+
+    def close(self) -> None:
+        """End the server and, through it, every notebook that still runs."""
+        self.closed = True
+        for sock in [*self.open, *([self.control] if self.control else [])]:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        if self.server is not None:
+            if not self.ready:
+                self.server.kill()  # it is importing and has forked nothing yet
+            _end(self.server)
+        if self.control is not None:
+            self.control.close()
+
+
+class SpawnEngine:
+    """Runs each notebook in a fresh Python process: slower, and safe where forking is not."""
+
+    def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
+        self.pins, self.limits = pins, limits
+        self.open: dict[socket.socket, subprocess.Popen[bytes]] = {}
+
+    def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
+        """Run the job under its own supervisor process."""
+        stage = Stage(job)
+        try:
+            mine, theirs = socket.socketpair()
+            with mine:
+                path = stage.write_job(job, self.limits)
+                command = [sys.executable, "-m", "bookkit.supervisor", str(path), str(theirs.fileno())]
+                self.open[mine] = _start(command, self.pins, (theirs.fileno(),), subprocess.DEVNULL)
+                theirs.close()
+                try:
+                    return Reader(job, self.limits, on_cell).read(mine)
+                finally:
+                    mine.close()
+                    _end(self.open.pop(mine))
+        finally:
+            stage.remove()
+
+    def close(self) -> None:
+        """End every notebook that still runs."""
+        for sock, process in list(self.open.items()):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            _end(process)
+
+
+def _start(command: list[str], pins: Mapping[str, str], fds: tuple[int, ...], errors: Any) -> subprocess.Popen[bytes]:
+    """Start one of the checker's own processes, in its own session: Ctrl-C is for the checker to handle."""
+    env = {**environment(pins), "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    return subprocess.Popen(
+        command, env=env, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen[bytes], patience: float = 20.0) -> None:
+    """Wait for a process that has been told to end; kill it if it does not."""
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class Reader:
+    """Turns the events of one run into a NotebookRun."""
+
+    def __init__(self, job: Job, limits: Limits, on_cell: OnCell | None = None) -> None:
+        self.job, self.limits, self.on_cell = job, limits, on_cell
+        self.result = NotebookRun([CellRun() for _ in job.chapter.code_cells])
+        self.done = False
+
+    def read(self, sock: socket.socket) -> NotebookRun:
+        """Read events until the run is over. Silence is an end too: a supervisor says that it lives."""
+        started = time.monotonic()
+        sock.settimeout(SILENCE_LIMIT)
+        buffer = b""
+        while not self.done:
+            try:
+                data = sock.recv(MIB)
+            except OSError:
+                data = b""
+            if not data:
+                self.stop_at(None, Failure("died", "the run ended without a word: its supervisor is gone"))
+                break
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                event = json.loads(line)
+                getattr(self, "on_" + event.pop("event"))(**event)
+        self.result.seconds = time.monotonic() - started
+        return self.result
+
+    def on_alive(self) -> None:
+        """Nothing has happened; the supervisor is there."""
+
+    def on_done(self) -> None:
+        """The run is over."""
+        self.done = True
+        self.result.complete = self.result.stopped is None
+
+    def on_begin(self, index: int) -> None:
+        """A cell starts."""
+        self.result.cells[index].ran = True
+        if self.on_cell is not None:
+            self.on_cell(index)
+
+    def on_end(self, index: int, stdout: str, stderr: str, size: int, seconds: float, error: Any, **said: Any) -> None:
+        """A cell has ended, well or with an exception."""
+        run = self.result.cells[index]
+        run.stdout, run.stderr, run.seconds, run.error = stdout, stderr, seconds, error
+        if size > self.limits.output:
+            over = f"{size:,} bytes of output; the limit is {self.limits.output:,}"
+            run.failures.append(Failure("output", over))
+        run.failures += display_failures(said["echoes"], said["displays"])
+        if said["exits"]:
+            code = f" ({error['evalue']})" if error and error["evalue"] else ""
+            message = f"the cell calls exit{code}: in Jupyter that ends the kernel"
+            self.stop_at(index, Failure("exit", message, _frame_lines(error), (error or {}).get("line")))
+        elif error is not None and "raises-exception" not in self.job.chapter.code_cells[index].tags:
+            self.stop_at(index, exception_failure(error))
+
+    def on_probed(self, index: int, status: int) -> None:
+        """An exercise's test has run against its stub."""
+        if status == 10:
+            return
+        exercise = self.job.chapter.code_cells[index].book.get("exercise", "?")
+        how = "passes its test" if status == 0 else f"ends the process of its test ({_ending(status)})"
+        self.add(index, Failure("stub", f"exercise {exercise}: the stub {how}; the test must raise on it"))
+
+    def on_late(self, index: int, text: str) -> None:
+        """Something was printed after its cell had ended."""
+        message = "output after the cell had ended: a thread or child process prints late"
+        self.add(index, Failure("late", message, [f"it printed {text[:200]!r}"] if text else []))
+
+    def on_thread(self, index: int, name: str) -> None:
+        """A thread outlived the notebook."""
+        self.add(index, Failure("thread", f"thread {name!r} is still running after the last cell"))
+
+    def on_child(self, index: int, name: str) -> None:
+        """A process outlived the notebook; the supervisor kills it."""
+        self.add(index, Failure("child", f"process still running after the last cell (now killed): {name}"))
+
+    def on_files(self, files: list[str], everything: bool) -> None:
+        """The files that cells have read."""
+        self.result.files, self.result.everything = files, everything
+
+    def on_crash(self, message: str) -> None:
+        """The worker itself failed."""
+        self.stop_at(None, Failure("died", "the checker's worker failed", message.splitlines()[-8:]))
+
+    def on_fail(self, kind: str, index: int | None, last: int | None, **d: Any) -> None:
+        """The run was ended, by a limit or by the cell."""
+        at = index if index is not None else last
+        if index is not None:
+            run = self.result.cells[index]
+            run.ran = True
+            if not d.get("probe"):
+                run.stdout, run.stderr = d["stdout"], d["stderr"]
+        self.stop_at(at, _ending_failure(kind, index is not None, d))
+
+    def add(self, index: int, failure: Failure) -> None:
+        """Record a failure once."""
+        if failure.message not in [f.message for f in self.result.cells[index].failures]:
+            self.result.cells[index].failures.append(failure)
+
+    def stop_at(self, index: int | None, failure: Failure) -> None:
+        """Record the failure that ended the run: at a cell, or at the last one that began."""
+        if self.result.stopped is not None or not self.result.cells:
+            return
+        ran = [i for i, cell in enumerate(self.result.cells) if cell.ran]
+        at = index if index is not None else (ran[-1] if ran else 0)
+        self.result.stopped = at
+        self.add(at, failure)
+
+
+def display_failures(echoes: list[str], displays: list[str]) -> list[Failure]:
+    """Return the failures of a cell that shows values instead of printing."""
+    found = []
+    if echoes:
+        found.append(Failure("echo", "the cell displays a value; print it or end the line with ;", [echoes[0]]))
+    if displays:
+        found.append(Failure("display", "the cell calls display(); print instead", [displays[0]]))
+    return found
+
+
+def exception_failure(error: Mapping[str, Any]) -> Failure:
+    """Return the failure of a cell that raised."""
+    message = f"{error['ename']}: {error['evalue']}" if error["evalue"] else error["ename"]
+    head, *rest = message.splitlines() or [error["ename"]]
+    details = rest + _frame_lines(error)
+    if error["ename"] in ("EOFError", "StdinNotImplementedError"):
+        details.append("a cell cannot ask: there is nobody to answer input()")
+    return Failure("exception", head, details, error.get("line"))
+
+
+def _frame_lines(error: Mapping[str, Any] | None) -> list[str]:
+    if not error:
+        return []
+    lines = []
+    for place, number, function, source in error["frames"]:
+        where = f" in {function}" if function and function != "<module>" else ""
+        lines.append(f"{place}:{number}{where}")
+        if source:
+            lines.append(f"    {source}")
+    return [*lines, f"caused by {error['cause']}"] if error.get("cause") else lines
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-status).name}"
+    return f"killed by signal {-status}"
+
+
+def _ending_failure(kind: str, inside: bool, d: Mapping[str, Any]) -> Failure:
+    """Return the failure of a run that was ended."""
+    stacks = _stack_lines(d.get("stacks", ""))
+    if kind == "died":
+        how = _ending(d["status"])
+        hint = "; perhaps by os._exit" if d["status"] >= 0 else ""
+        return Failure(
+            kind, f"the process ended inside this cell: {how}{hint}" if inside else f"the process ended: {how}", stacks
+        )
+    if kind == "timeout":
+        if d.get("probe"):
+            return Failure(kind, f"the exercise's test did not end on the stub within {d['seconds']:g} s", stacks)
+        where = "not finished" if inside else "the process did not start or end"
+        return Failure(kind, f"timeout: {where} after {d['seconds']:g} s", stacks)
+    if kind == "memory":
+        return Failure(
+            kind, f"out of memory: {d['used'] / MIB:,.0f} MiB in use, the limit is {d['limit'] / MIB:,.0f} MiB"
+        )
+    return Failure(kind, f"endless output: more than {d['limit']:,} bytes; the cell was stopped")
+
+
+def _stack_lines(stacks: str) -> list[str]:
+    """Return faulthandler's text without the frames of the checker and of IPython below the cell's."""
+    kept = []
+    for line in stacks.splitlines():
+        if re.search(r'File ".*(/IPython/|/bookkit/|/asyncio/|<frozen )', line) or line.strip() == "":
+            continue
+        line = re.sub(r'"[^"]*/site-packages/', '"', line)
+        kept.append(re.sub(r'"[^"]*/lib/agentrl/', '"agentrl/', line))
+    return kept[:30]

@@ -1,0 +1,64 @@
+"""Check that every code cell of the book prints what its notebook records, or record it anew.
+
+    python scripts/check_chapters.py              the whole book
+    python scripts/check_chapters.py 06 A         chapters 06 and A with their solutions
+    python scripts/check_chapters.py 06 --update  run chapter 06 twice and record what it prints
+
+Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from bookkit import check_cli
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("prefixes", nargs="*", metavar="PREFIX", help="start of a chapter's key: 06, A, 06/solutions (default: all)")
+    add("-j", "--jobs", type=_positive, default=_cores(), metavar="N", help="notebooks at once (default: %(default)s)")
+    add("--update", action="store_true", help="record outputs: run twice, keep what agrees, show what changed")
+    add("--kernel", action="store_true", help="run in Jupyter kernels (slow; must give the same)")
+    add("--no-cache", action="store_true", help="run everything, remember nothing")
+    add("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
+    add("--timeout", type=_seconds, default=120.0, metavar="S", help="seconds a cell may take (default: %(default)g)")
+    add("--list", action="store_true", help="list the notebooks and stop")
+    add("--root", type=Path, default=Path(__file__).resolve().parents[1], metavar="DIR", help="the book's folder")
+    add("--spawn", action="store_true", default=sys.platform != "linux", help=argparse.SUPPRESS)
+    add("--memory", type=int, help=argparse.SUPPRESS)  # bytes a notebook may use
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help=argparse.SUPPRESS)  # over the pinned ones
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of notebooks")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
+
+
+def _cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(4, cores)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    return check_cli.run(make_parser().parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

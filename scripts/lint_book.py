@@ -1,0 +1,75 @@
+"""Check the book's notebooks, sources, figures and references, and mend what is mechanical."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bookkit.lint import CODES, Report, fix, lint, select
+from bookkit.problems import BookError, Problem
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the linter; return 0 when clean, 1 when it found errors, 2 when the book cannot be read."""
+    arguments = _parser().parse_args(argv)
+    if arguments.list_codes:
+        _list_codes()
+        return 0
+    root = arguments.root.resolve()
+    try:
+        keys = select(root, arguments.prefix)
+        for name in fix(root, keys) if arguments.fix else ():
+            print(f"{name}: rewritten")
+        report = lint(root, keys)
+    except BookError as error:
+        _print(error.problems)
+        return 2
+    _print(report.problems)
+    print(_summary(report))
+    return 1 if report.errors or (arguments.strict and report.warnings) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("prefix", nargs="*", help="chapters whose key starts with this (00, 1, A); all when absent")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the book's folder")
+    parser.add_argument("--fix", action="store_true", help="rewrite what is mechanical: form, formatting, Sources")
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    parser.add_argument("--list-codes", action="store_true", help="print every finding there is, and stop")
+    return parser
+
+
+def _print(problems: Sequence[Problem]) -> None:
+    annotate = os.environ.get("GITHUB_ACTIONS") == "true"
+    for problem in problems:
+        print(problem)
+        if annotate:
+            print(problem.github())
+
+
+def _summary(report: Report) -> str:
+    tally = report.tally
+    numbers = f"{tally.seen} numbers in prose: {tally.unexplained} unexplained, {tally.noted} by a note in the cell"
+    found = f"{_count(report.errors, 'error')}, {_count(report.warnings, 'warning')}"
+    return f"{_count(report.notebooks, 'notebook')}: {found}. {numbers}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _list_codes() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("code", "level", "--fix", "meaning")
+    for name, code in CODES.items():
+        table.add_row(name, code.level, "yes" if code.fixable else "", code.meaning)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,401 @@
+"""What the checker accepts, selects and reports; its engines print the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bookkit.compare import differences, numbers_only, render
+from bookkit.runner import environment, pinned, wanted_modules
+from checking import Checked, check, command, junit_cases
+from checking import environment as clean_environment
+from synthetic import CellDict, code, md, write_book, write_chapter
+
+DOUBLE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
+PICKLE = """import pickle
+class Thing:
+    def __init__(self, x):
+        self.x = x
+print(pickle.loads(pickle.dumps(Thing(4))).x)"""
+POOL = """from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(2)
+print(list(pool.map(abs, [-1, -2])))"""
+LIVE_LOOP = """import asyncio
+async def f(): return 1
+g = f()
+try:
+    asyncio.run(g)
+except RuntimeError as error:
+    g.close()
+    print(type(error).__name__)"""
+ENVIRONMENT = """import os, sys
+names = ["TZ", "COLUMNS", "NO_COLOR", "MPLBACKEND", "OMP_NUM_THREADS", "PYTHONHASHSEED", "HF_HUB_OFFLINE"]
+print([os.environ[name] for name in names], os.environ.get("AGENTRL_MODEL_DIR"))
+print(__name__, "__file__" in globals(), sys.path.index("") > sys.path.index(os.path.dirname(os.__file__)), repr(sys.stdin.read()))"""
+MODULES = {
+    "01-basics": [
+        code("save", DOUBLE),
+        code("use", "print(double(2))", "4\n"),
+        code("state", "x = 1"),
+        code("more-state", "x += 1\nprint(x)", "2\n"),
+        code("no-newline", "print('a', end='')", "a"),
+        code("pickle", PICKLE, "4\n"),
+        code("unicode", "print('Grüße, 你好 · ½')", "Grüße, 你好 · ½\n"),
+        code("semicolon", "double(3);"),
+        code("underscore", "(5, 6);\nlen('abc');\nprint(1 + 1)", "2\n"),
+    ],
+    "06-futures": [
+        code("future", "from __future__ import annotations\ndef f(x: Undefined) -> None: ...\nprint(f.__annotations__['x'])", "Undefined\n"),
+        code("future-lasts", "def g(x: Undefined) -> None: ...\nprint(g.__annotations__['x'])", "Undefined\n"),
+        code("source", "import inspect\nprint(inspect.getsource(f))", "def f(x: Undefined) -> None: ...\n\n"),
+    ],
+    "02-streams": [
+        code("subprocess", "import subprocess\nr = subprocess.run(['echo', 'child'])", "child\n"),
+        code("shell", "!echo from the shell", "from the shell\n"),
+        code("progress", "print('10 %\\r20 %\\rdone')", "done\n"),
+        code("backspace", "print('abd\\b\\bc')", "acd\n"),
+        code("bytes", "import os\nn = os.write(1, b'\\xff ok\\n')", "\ufffd ok\n"),
+        code("fork", "import os\nif os.fork() == 0:\n    print('fork', flush=True)\n    os._exit(0)\nn = os.wait()", "fork\n"),
+        code("stderr", "import sys\nprint('unseen', file=sys.stderr)"),
+        code("plot", "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nlines = ax.plot([1, 2])\nplt.show()"),
+        code("capture", "%%capture seen\nprint('hidden')"),
+        code("captured", "print(seen.stdout)", "hidden\n\n"),
+        code("magic", "t = %timeit -n1 -r1 -o -q pass\nprint(t.loops)", "1\n"),
+    ],
+    "03-tasks": [
+        code("await", "import asyncio\nawait asyncio.sleep(0)\nprint('awaited')", "awaited\n"),
+        code("gather", "async def f(x): return x\nprint(await asyncio.gather(f(1), f(2)))", "[1, 2]\n"),
+        code("live-loop", LIVE_LOOP, "RuntimeError\n"),
+        code("thread", "import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start(); t.join()", "thread\n"),
+        code("pool", POOL, "[1, 2]\n"),
+        code("processes", "import multiprocessing as mp\nwith mp.get_context('fork').Pool(1) as p:\n    print(p.map(abs, [-3]))", "[3]\n"),
+        code("raises", "raise KeyError('x')", tags=["raises-exception"]),
+        code("goes-on", "print('on')", "on\n"),
+    ],
+    "04-place": [
+        code("library", "import agentrl as arl\nprint(arl.double(4))", "8\n"),
+        code("data", "print(open('data/numbers.txt').read())", "1 2 3\n\n"),
+        code("write", "with open('data/numbers.txt', 'w') as f: n = f.write('changed')"),
+        code("move", "import os\nos.chdir('/')\nos.environ['LEAK'] = 'yes'\nimport builtins, textwrap\nbuiltins.leak = 1\ntextwrap.dedent = None"),
+        code("environment", ENVIRONMENT, "['UTC', '80', '1', 'Agg', '1', '0', '1'] None\n__main__ False True ''\n"),
+    ],
+    "05-after": [
+        code("leaks", "import builtins, textwrap, os\nprint(hasattr(builtins, 'leak'), os.environ.get('LEAK'), textwrap.dedent(' a'))", "False None a\n"),
+        code("folder", "print(os.path.basename(os.getcwd()), open('data/numbers.txt').read())", "chapters 1 2 3\n\n"),
+        code("lab", "print('real model')", "42\n", output="lab"),
+    ],
+}  # fmt: skip
+
+
+def write_modules(root: Path, version: str = "0.0.1") -> Path:
+    """Write the book of everything that must pass."""
+    write_book(root, MODULES, version)
+    (root / "chapters" / "data").mkdir()
+    (root / "chapters" / "data" / "numbers.txt").write_text("1 2 3\n", encoding="utf-8")
+    uses = code("setup", "%%capture\n%run ../01-basics.ipynb")
+    cells = [uses, md("one", "## Exercise 1.1 ★"), code("answer", "print(double(21), x)", "42 2\n")]
+    write_chapter(root, "01-basics", cells, kind="solutions")
+    return root
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Checked]:
+    root = write_modules(tmp_path_factory.mktemp("good"))
+    return root, check(root, "-j", "2", "--junit", str(root / "junit.xml"))
+
+
+def test_all_that_notebooks_can_do_passes(good: tuple[Path, Checked]) -> None:
+    root, checked = good
+    assert checked.code == 0, checked.out + checked.err
+    count = sum(map(len, MODULES.values())) + 1
+    assert checked.last == f"{count} passed, 0 failed, 1 skipped"
+    assert [checked.status(label) for label in ("01", "01/solutions", "05")] == ["ok", "ok", "ok"]
+    assert (root / "chapters" / "data" / "numbers.txt").read_text() == "1 2 3\n"
+
+
+def test_lab_cells_are_skipped_by_name_without_a_model(good: tuple[Path, Checked]) -> None:
+    root, checked = good
+    assert "lab cells, compared loosely: 1, 0 run, 1 skipped: 05 · lab (no real model here)" in checked.out
+    assert junit_cases(root / "junit.xml")["05"]["lab"].status == "skipped"
+
+
+@pytest.mark.parametrize("engine", ["--kernel", "--spawn"])
+def test_engines_agree(good: tuple[Path, Checked], engine: str) -> None:
+    root, checked = good
+    other = check(root, engine, "--no-cache", "-j", "2")
+    assert other.code == 0, other.out + other.err
+    assert without_seconds(other.out) == without_seconds(checked.out)
+
+
+def without_seconds(text: str) -> str:
+    """Return a report without its times."""
+    return re.sub(r" +\d+\.\d s  ", " S ", text)
+
+
+def test_a_lab_cell_runs_with_a_model_and_its_difference_is_a_note(tmp_path: Path) -> None:
+    cells = [
+        code("drifts", "import os\nprint(os.listdir(os.environ['AGENTRL_MODEL_DIR']))", "other\n", output="lab"),
+        code("exact", "print(1)", "1\n"),
+    ]
+    write_book(tmp_path, {"01-lab": cells, "02-broken": [code("raises", "1 / 0", output="lab")]})
+    (tmp_path / "labs" / "model").mkdir(parents=True)
+    (tmp_path / "labs" / "model" / "weights").touch()
+    checked = check(tmp_path)
+    assert (checked.status("01"), checked.status("02")) == ("ok", "failed")
+    assert "note chapters/01-lab.ipynb · cell drifts" in checked.out
+    assert "+['weights']" in checked.out
+    assert "lab cells, compared loosely: 2, 2 run, 0 skipped" in checked.out
+
+
+def test_the_report_does_not_depend_on_how_many_run_at_once(tmp_path: Path) -> None:
+    slow = code("slow", "import time\ntime.sleep(0.4)\nprint(1)", "2\n")
+    bad = [code("bad", "print('x')", "y\n"), code("worse", "1 / 0"), code("unseen", "print(1)")]
+    write_book(tmp_path, {"01-slow": [slow], "02-bad": bad, "03-good": [code("a", "print(3)", "3\n")]})
+    one, two = (check(tmp_path, "--no-cache", "-j", n) for n in ("1", "2"))
+    assert without_seconds(one.out) == without_seconds(two.out)
+    assert (one.code, two.code) == (1, 1)
+
+
+def test_a_difference_is_shown_with_place_mark_and_how_to_accept(tmp_path: Path) -> None:
+    text = "step 1  value 0.2857\nstep 2  value 0.5714\n"
+    source = f"print({text!r}, end='')"
+    recorded = text.replace("0.5714", "0.5715")
+    path = write_chapter(tmp_path, "06-gradients", [md("title", "# Six"), code("steps", source, recorded)])
+    checked = check(tmp_path, "06")
+    assert checked.code == 1
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "print(" in text)
+    assert f"FAIL chapters/06-gradients.ipynb · cell steps (code cell 1, line {line} of the file)" in checked.out
+    lines = checked.out.splitlines()
+    assert any(entry.strip() == "-step 2  value 0.5715" for entry in lines)
+    mark = next(i for i, entry in enumerate(lines) if entry.strip() == "^")
+    assert lines[mark - 1][lines[mark].index("^")] == "4"
+    assert "only numbers differ" in checked.out
+    assert "python scripts/check_chapters.py 06 --update" in checked.out
+    assert checked.last == "0 passed, 1 failed"
+
+
+def test_prefixes_select_chapters_and_solutions(tmp_path: Path) -> None:
+    cell = [code("a", "print(1)", "1\n")]
+    write_book(tmp_path, {"00-zero": cell, "01-one": cell, "10-ten": cell, "A-extra": cell})
+    write_chapter(tmp_path, "01-one", cell, kind="solutions")
+    listed = {
+        prefixes: [line.split()[0] for line in check(tmp_path, "--list", *prefixes).out.splitlines()]
+        for prefixes in [(), ("0",), ("01",), ("01/solutions",), ("A", "10")]
+    }
+    assert listed == {
+        (): ["00", "01", "01/solutions", "10", "A"],
+        ("0",): ["00", "01", "01/solutions"],
+        ("01",): ["01", "01/solutions"],
+        ("01/solutions",): ["01/solutions"],
+        ("A", "10"): ["10", "A"],
+    }
+    unknown = check(tmp_path, "07")
+    assert unknown.code == 2
+    assert "no chapter starts with '07'; there are 00, 01, 01/solutions, 10, A" in unknown.err
+
+
+def test_a_library_that_cannot_be_built_stops_the_chapters_after_it(tmp_path: Path) -> None:
+    bad = [code("save", "#@save\ndef f(:\n    pass")]
+    fine = [code("a", "print(1)", "1\n")]
+    write_book(tmp_path, {"01-fine": fine, "02-bad": bad, "03-after": fine})
+    checked = check(tmp_path)
+    assert checked.code == 2
+    assert "chapters/02-bad.ipynb · cell save" in checked.out
+    assert checked.status("01") == "ok"
+    assert "03 " not in checked.out
+    assert check(tmp_path, "01").code == 0
+    assert check(tmp_path, "03").code == 2
+
+
+def test_no_book_is_an_error(tmp_path: Path) -> None:
+    checked = check(tmp_path)
+    assert checked.code == 2
+    assert "a book has chapters/" in checked.out
+
+
+def test_another_installed_library_is_never_imported(tmp_path: Path) -> None:
+    other = tmp_path / "site"
+    (other / "agentrl").mkdir(parents=True)
+    (other / "agentrl" / "__init__.py").write_text("late = 1\n")
+    first = [code("import", "import agentrl\nprint(hasattr(agentrl, 'late'))", "False\n")]
+    child = "import subprocess, sys\nr = subprocess.run([sys.executable, '-c', 'import agentrl; print(hasattr(agentrl, \"late\"))'])"
+    write_book(tmp_path, {
+        "01-first": [*first, code("save", DOUBLE)],
+        "02-second": [code("lib", "import agentrl as arl\nprint(arl.double(1), hasattr(arl, 'late'))", "2 False\n"), code("child", child, "False\n")],
+    })  # fmt: skip
+    for engine in ("-j1", "--spawn", "--kernel"):
+        checked = check(tmp_path, "--no-cache", engine, PYTHONPATH=str(other))
+        assert checked.code == 0, checked.out
+
+
+def test_github_annotations_point_at_the_cell(tmp_path: Path) -> None:
+    path = write_chapter(tmp_path, "01-a", [code("x", "y = 0\n1 / y")])
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "1 / y" in text)
+    checked = check(tmp_path, GITHUB_ACTIONS="true")
+    assert f"::error file=chapters/01-a.ipynb,line={line}::cell x: ZeroDivisionError" in checked.out
+    assert "::error" not in check(tmp_path).out
+
+
+def test_junit_holds_what_xml_cannot(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-odd": [code("odd", "print('\\x00\\x1b[31m <&> \\ud800')"), code("after", "1 / 0")]})
+    (tmp_path / "chapters" / "02-broken.ipynb").write_text("[]", encoding="utf-8")
+    checked = check(tmp_path, "--junit", str(tmp_path / "deep" / "j.xml"))
+    assert checked.code == 2
+    cases = junit_cases(tmp_path / "deep" / "j.xml")
+    assert cases["01"]["odd"].status == "failed"
+    assert "\\x1b[31m <&> ?" in cases["01"]["odd"].text
+    assert "not a notebook" in cases["book"]["problem-1"].message
+
+
+STUB = code("stub", "def half(x):\n    raise NotImplementedError", role="stub", exercise="1.3")
+SOLUTION = code("solution", "def half(x):\n    return x / 2", role="solution", exercise="1.3")
+TEST = code("test", "assert half(4) == 2\nprint('passed')", "passed\n", role="test", exercise="1.3")
+
+
+def solutions(root: Path, cells: list[CellDict]) -> Checked:
+    """Check a book whose solutions have these cells."""
+    write_book(root, {"01-a": [code("a", "print(1)", "1\n")]})
+    write_chapter(root, "01-a", [code("setup", "%%capture\n%run ../01-a.ipynb"), *cells], kind="solutions")
+    return check(root, "01/solutions", "--no-cache", "--timeout", "5")
+
+
+def test_a_stub_must_fail_its_test_and_the_solution_pass(tmp_path: Path) -> None:
+    checked = solutions(tmp_path, [STUB, SOLUTION, TEST, code("state", "print(half(3))", "1.5\n")])
+    assert checked.code == 0, checked.out
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([{**STUB, "source": "half = lambda x: x / 2"}, SOLUTION, TEST], "exercise 1.3: the stub passes its test"),
+        ([{**STUB, "source": "import os\nhalf = lambda x: os._exit(0)"}, SOLUTION, TEST], "the stub passes its test"),
+        (
+            [{**STUB, "source": "def half(x):\n    while True: pass"}, SOLUTION, TEST],
+            "did not end on the stub within 5 s",
+        ),
+        ([STUB, {**SOLUTION, "source": "half = lambda x: x"}, TEST], "AssertionError"),
+        ([SOLUTION, TEST], "exercise 1.3 has no stub cell"),
+        ([STUB, SOLUTION], "exercise 1.3 has no test cell"),
+        ([STUB, TEST], "exercise 1.3 has no solution cell"),
+        ([STUB, STUB | {"id": "again"}, SOLUTION, TEST], "more than one stub or test cell"),
+        ([SOLUTION, STUB, TEST], "the order is solution, stub, test"),
+        ([STUB, SOLUTION, TEST, code("x", "y = 1", role="hint", exercise="1.3")], "role 'hint' is none of"),
+        ([STUB, SOLUTION, TEST, code("x", "y = 1", role="test")], "has a role but no exercise"),
+    ],
+    ids=[
+        "passes",
+        "exits",
+        "loops",
+        "wrong-solution",
+        "no-stub",
+        "no-test",
+        "no-solution",
+        "two",
+        "order",
+        "role",
+        "bare",
+    ],
+)
+def test_exercises_that_are_not_in_order(tmp_path: Path, cells: list[CellDict], words: str) -> None:
+    checked = solutions(tmp_path, cells)
+    assert checked.code == 1
+    assert words in checked.out
+
+
+def test_the_probe_of_a_stub_leaves_no_trace(tmp_path: Path) -> None:
+    test = {**TEST, "source": "print('tested')\nseen.append(1)\nassert half(4) == 2"}
+    after = code("after", "print(seen)", "[1]\n")
+    start = code("start", "seen = []")
+    test["outputs"] = [{"output_type": "stream", "name": "stdout", "text": ["tested\n"]}]
+    checked = solutions(tmp_path, [start, STUB, SOLUTION, test, after])
+    assert checked.code == 0, checked.out
+
+
+def test_an_error_in_a_notebook_that_is_run_names_its_cell(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-a": [code("deep", "x = 1\n1 / 0")]})
+    write_chapter(tmp_path, "01-a", [code("setup", "%%capture\n%run ../01-a.ipynb")], kind="solutions")
+    checked = check(tmp_path, "01/solutions")
+    assert checked.code == 1
+    assert "chapters/01-a.ipynb:deep:2" in checked.out
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    for options in (["--timeout", "0"], ["-j", "0"], ["--env", "X"]):
+        done = subprocess.run(
+            command(write_book(tmp_path, {"01-a": [code("a", "x = 1")]}), *options),
+            env=clean_environment(), capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2, options
+        assert "Traceback" not in done.stderr
+
+
+def test_render_is_what_a_terminal_shows() -> None:
+    assert render("abcd\rxy") == "xycd"
+    assert render("ab\b\bc\n") == "cb\n"
+    assert render("a\r\nb") == "a\nb"
+    assert render("\b\bx") == "x"
+    assert differences("1\r2\n", "2\n") == []
+
+
+def test_differences_mark_the_first_differing_character() -> None:
+    lines = differences("same\nab c\n", "same\nabxc\n")
+    mark = lines.index(next(line for line in lines if line.strip() == "^"))
+    column = lines[mark].index("^")
+    assert (lines[mark - 2][column], lines[mark - 1][column]) == (" ", "x")
+    assert numbers_only("loss 0.5\n", "loss -12.25\n")
+    assert not numbers_only("loss 0.5\n", "gain 0.5\n")
+    assert "only blanks differ" in "\n".join(differences("a\n", "a \n"))
+    assert any("(nothing)" in line for line in differences("", "x\n"))
+
+
+def test_differences_of_long_texts_stay_short() -> None:
+    old = "".join(f"{i}\n" for i in range(50_000))
+    new = old.replace("25000\n", "x\n")
+    lines = differences(old, new)
+    assert len(lines) < 60
+    assert "-25000" in lines
+
+
+def test_pinned_environment_wins_over_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "x")
+    monkeypatch.setenv("LC_NUMERIC", "de_DE.UTF-8")
+    found = environment(pinned())
+    assert (found["OMP_NUM_THREADS"], found["PYTHONHASHSEED"], found["LC_ALL"]) == ("1", "0", "C.UTF-8")
+    assert not {"PYTEST_CURRENT_TEST", "LC_NUMERIC"} & set(found)
+    assert environment(pinned(override={"OMP_NUM_THREADS": "2"}))["OMP_NUM_THREADS"] == "2"
+
+
+def test_only_what_the_code_imports_is_preloaded() -> None:
+    assert wanted_modules(["x = 1  # import torch"]) == []
+    assert wanted_modules(["import numpy as np", "def f():\n    from torch import nn"]) == ["numpy", "torch"]
+
+
+UNSAFE = """
+import sys, threading
+from bookkit import forkserver
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+try:
+    forkserver.assert_fork_safe()
+except forkserver.UnsafeFork as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_a_server_with_threads_refuses_to_fork() -> None:
+    scripts = str(Path(__file__).resolve().parents[1] / "scripts")
+    done = subprocess.run(
+        [sys.executable, "-c", UNSAFE], env=clean_environment(PYTHONPATH=scripts), capture_output=True, text=True
+    )
+    assert "the fork server has 2 threads after importing" in done.stdout, done.stderr
+
+
+def test_cells_are_counted_once_in_json(good: tuple[Path, Checked]) -> None:
+    root, _ = good
+    raw = json.loads((root / "chapters" / "01-basics.ipynb").read_text(encoding="utf-8"))
+    assert len(junit_cases(root / "junit.xml")["01"]) == sum(c["cell_type"] == "code" for c in raw["cells"])
