@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import drawsvg
+
 from bookkit.figures import MUTED, Box, arrow, box, card, finish, frame, legend, text, token_strip
 from bookkit.notebook import write_atomic
 

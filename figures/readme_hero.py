@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import drawsvg
+
 from bookkit.figures import MUTED, Box, arrow, box, card, finish, frame, legend, save, text
 
 TITLE = "What the book builds, and how it is kept true"

@@ -12,10 +12,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from bookkit.bench import Report, Synthetic, bench, chapter_table, describe, table, write_synthetic
 from bookkit.notebook import write_atomic
 from bookkit.problems import BookError
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
 

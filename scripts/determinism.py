@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bookkit.determinism import LEGEND, Outcome, choose, probe, run_all, summary, table
 from rich.console import Console
+
+from bookkit.determinism import LEGEND, Outcome, choose, probe, run_all, summary, table
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from synthetic import CellDict, md, notebook
+from synthetic import code as code_cell
+
 from bookkit.lint import citations, code, figures, hygiene, language, references, structure
 from bookkit.lint.context import Context
 from bookkit.lint.provenance import Provenance
 from bookkit.notebook import dump, write_atomic
 from bookkit.problems import Problem
-from synthetic import CellDict, md, notebook
-from synthetic import code as code_cell
 
 MODULES = {"1": hygiene, "2": structure, "3": code, "4": figures, "5": references, "6": citations, "8": language}
 FILLER = "The agent reads the file, runs the tests and writes a patch that the tests accept.\n" * 300

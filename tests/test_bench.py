@@ -8,10 +8,11 @@ from pathlib import Path
 
 import bench as script
 import pytest
+from rich.console import Console
+
 from bookkit import bench
 from bookkit.bench import BASE, Report, Run, Synthetic
 from bookkit.notebook import dump, load_book, normalise
-from rich.console import Console
 
 ROWS = [BASE, f"checker, no cache, -j {bench.cores()}", "checker, cached", "nbval", "nbmake, comparing nothing"]
 
@@ -74,7 +75,7 @@ class TestArithmetic:
         }
         report.chapters = {"00": [1.0, 3.0, 2.0], "01": [0.5, 0.5, 0.5]}
         text = shown(report)
-        assert "2 notebooks, 7 code cells, 3 rounds" in text
+        assert "2 notebooks, 7 code cells, 3 round(s)" in text
         cells = {
             line.split("│")[1].strip(): [c.strip() for c in line.split("│")[2:-1]]
             for line in text.splitlines()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from bookkit.notebook import Chapter, load_chapter
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from bookkit.compare import differences, numbers_only, render
-from bookkit.runner import environment, pinned, wanted_modules
 from checking import Checked, check, command, junit_cases
 from checking import environment as clean_environment
 from synthetic import CellDict, code, md, write_book, write_chapter
+
+from bookkit.compare import differences, numbers_only, render
+from bookkit.runner import environment, pinned, wanted_modules
 
 DOUBLE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
 PICKLE = """import pickle

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import determinism as script
 import pytest
-from bookkit import determinism as matrix
-from bookkit.determinism import SETTINGS, Difference, Machine, Outcome
 from rich.console import Console
 from synthetic import code, md, write_book
+
+from bookkit import determinism as matrix
+from bookkit.determinism import SETTINGS, Difference, Machine, Outcome
 
 FULL = Machine("AVX512", True, frozenset({"c", "c.utf8", "de_de.utf8", "tr_tr.utf8"}))
 BARE = Machine("DEFAULT", False, frozenset({"c", "posix"}))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import make_figures
 import pytest
+
 from bookkit import figure_scripts
 from bookkit import figures as fig
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import build_library
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import code, md, write_book, write_chapter
+
 from bookkit.library import build, diff_package, names, write_package
 from bookkit.notebook import load_book
 from bookkit.package import SETTINGS
 from bookkit.problems import BookError, Problem
 from bookkit.rewrite import strip_library
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from synthetic import code, md, write_book, write_chapter
 
 ROOT = Path(__file__).resolve().parents[1]
 CELL = dict[str, Any]

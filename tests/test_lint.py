@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bookkit.lint import CODES, fix, lint
-from bookkit.problems import BookError
 from lintbook import ALT, STUB, SVG, CleanBook
 from synthetic import code, md
+
+from bookkit.lint import CODES, fix, lint
+from bookkit.problems import BookError
 
 Edit = Callable[[CleanBook], Any]
 LONG = 'def slow(x: int) -> int:\n    """Return x."""\n' + "    x = x + 1\n" * 30 + "    return x"

@@ -9,8 +9,9 @@ from pathlib import Path
 import lint_book
 import nbformat
 import pytest
-from bookkit.lint import CODES, lint
 from lintbook import CleanBook
+
+from bookkit.lint import CODES, lint
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,13 +7,14 @@ import json
 from decimal import Decimal
 
 import pytest
-from bookkit.lint import arithmetic, lint
-from bookkit.lint.context import parse_code
-from bookkit.lint.numbers import Origins, find, in_code, in_text, mask
 from hypothesis import given
 from hypothesis import strategies as st
 from lintbook import CleanBook
 from synthetic import code, md
+
+from bookkit.lint import arithmetic, lint
+from bookkit.lint.context import parse_code
+from bookkit.lint.numbers import Origins, find, in_code, in_text, mask
 
 
 def explained(prose: str, output: str) -> bool:
@@ -89,6 +90,8 @@ DIFFERENT = [
     ("0.3–0.6", "0.3 0.5"),
     ("64 GB", "640"),
 ]
+MEASURED = ["0.5", "1.0", "5 %", "21", "2,000", "2000 episodes", "2048 tokens", "run 2000 times"]
+MEASURED += ["of 2016 tasks", "(2016 tasks)", "Claude 2, 41.0", "Llama 41.0%"]
 NOT_MEASURED = [
     "See Chapter 12, §12.34, Figure 12.34, Table 12.34, Equation (12.34), Exercise 12.34 and chapters 17 and 19.",
     "Checked on 2026-11-29, on 29 November 2026, in November 2026 and in 2017.",
@@ -116,11 +119,7 @@ def test_references_dates_versions_and_names_are_no_measurements(text):
     assert [number.text for number in find(mask(text)) if number.measured] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["0.5", "1.0", "5 %", "21", "2,000", "2000 episodes", "2048 tokens", "run 2000 times"]
-    + ["of 2016 tasks", "(2016 tasks)", "Claude 2, 41.0", "Llama 41.0%"],
-)
+@pytest.mark.parametrize("text", MEASURED)
 def test_decimals_percentages_and_counts_are_measurements(text):
     assert [number.measured for number in find(mask(text)) if number.text != "2"] == [True]
 

@@ -5,6 +5,9 @@ import os
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bookkit.notebook import (
     as_lines,
     as_text,
@@ -17,8 +20,6 @@ from bookkit.notebook import (
     write_atomic,
 )
 from bookkit.problems import BookError, Problem
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def code(cell_id, source, outputs=(), count=None, **metadata):
@@ -116,6 +117,12 @@ def test_annotations_are_escaped():
         (lambda raw: raw["cells"][0].update(source=3), "cell 'a' has no source text"),
         (lambda raw: raw["cells"][0].update(outputs=None), "code cell 'a' has no list of outputs"),
         (lambda raw: raw["cells"][0].update(metadata=None), "cell 'a' has no metadata"),
+        (lambda raw: raw["cells"][0]["metadata"].update(tags="x"), "tags that are not a list of texts: 'x'"),
+        (lambda raw: raw["cells"][0]["metadata"].update(agentrl=[1]), "metadata agentrl that is not an object"),
+        (lambda raw: raw["cells"][0].update(execution_count="1"), "has execution count '1', not a whole number"),
+        (lambda raw: raw["cells"][0].update(execution_count=True), "has execution count True, not a whole number"),
+        (lambda raw: raw["cells"][0]["outputs"].append(7), "code cell 'a' has an output without a type"),
+        (lambda raw: raw["cells"][0]["outputs"].append({"output_type": "stream"}), "has a stream without text"),
         (lambda raw: raw["cells"][0].update(cell_type="sql"), "cell 0 is not a code, markdown or raw cell"),
         (lambda raw: raw.update(cells=None), "there is no list of cells"),
     ],

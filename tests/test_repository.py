@@ -77,6 +77,7 @@ def test_every_hook_of_pre_commit_starts_a_program_that_exists():
 
 def test_no_file_holds_an_absolute_path_of_the_machine_it_was_written_on():
     home = re.compile(rb"/(?:work|root|home/[a-z]+|Users/[A-Za-z]+)/")
-    own = Path(__file__).resolve()
-    found = [f"{path.relative_to(ROOT)}" for path in tracked() if path != own and home.search(path.read_bytes())]
+    # Tests of the linter plant such paths on purpose.
+    planted = {Path(__file__).resolve(), ROOT / "tests" / "test_lint.py"}
+    found = [f"{p.relative_to(ROOT)}" for p in tracked() if p not in planted and home.search(p.read_bytes())]
     assert found == []

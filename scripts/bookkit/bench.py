@@ -228,7 +228,7 @@ def _add_chapters(chapters: dict[str, list[float]], junit: str) -> None:
 def table(report: Report) -> Table:
     """Return the runners side by side: medians, and the median and range of the ratios to the checker."""
     made = Table(
-        title=f"{report.notebooks} notebooks, {report.cells} code cells, {_rounds(report)} rounds, one thread",
+        title=f"{report.notebooks} notebooks, {report.cells} code cells, {_rounds(report)} round(s), one thread",
         caption=f"×: median over the rounds of the ratio to “{BASE}” in the same round",
     )
     made.add_column("runner", no_wrap=True)

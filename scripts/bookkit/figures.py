@@ -236,18 +236,24 @@ def box(
         return made
     lines = content.split("\n")
     holds = width - (14 if (border or _role(role).border) == "double" else 8)
-    for number, line in enumerate(lines):
-        wide = text_width(line, size, bold=head and number == 0, mono=mono)
-        if wide > holds:
-            raise ValueError(f"{line!r} is {wide:.0f} px wide at size {size:g}; its box holds {holds:.0f}")
-    if len(lines) * size * 1.3 > height - 2:
-        raise ValueError(f"{content!r} is {len(lines) * size * 1.3:.0f} px tall; its box holds {height - 2:.0f}")
+    _must_fit(lines, size, head, mono, holds, height - 2)
     middle_x, middle_y = made.centre
     step = size * 1.3
     for number, line in enumerate(lines):
         at = middle_y + (number - (len(lines) - 1) / 2) * step
         text(drawing, middle_x, at, line, size, bold=head and number == 0, mono=mono)
     return made
+
+
+def _must_fit(lines: Sequence[str], size: float, head: bool, mono: bool, width: float, height: float) -> None:
+    for number, line in enumerate(lines):
+        wide = text_width(line, size, bold=head and number == 0, mono=mono)
+        if wide > width:
+            raise ValueError(f"{line!r} is {wide:.0f} px wide at size {size:g}; its box holds {width:.0f}")
+    tall = len(lines) * size * 1.3
+    if tall > height:
+        content = "\n".join(lines)
+        raise ValueError(f"{content!r} is {tall:.0f} px tall; its box holds {height:.0f}")
 
 
 def arrow(
@@ -274,21 +280,24 @@ def arrow(
         if one == two:
             raise ValueError(f"an arrow from {start} to {end} stands still at {one}")
     points[0], points[-1] = _towards(points[0], points[1], gap), _towards(points[-1], points[-2], gap)
-    tip, back = points[-1], _towards(points[-1], points[-2], 9)
+    tip = points[-1]
     line = [*points[:-1], _towards(tip, points[-2], 7) if head else tip]
     style: dict[str, Any] = {"stroke": color, "stroke_width": width, "fill": "none", "stroke_linejoin": "round"}
     if DASHES[border]:
         style["stroke_dasharray"] = DASHES[border]
     drawing.append(drawsvg.Lines(*(value for point in line for value in point), **style))
     if head:
-        # A drawn triangle instead of a marker: no ids, and every renderer agrees on it.
-        across = _normal(points[-2], tip)
-        wings = [(back[0] + side * 4.2 * across[0], back[1] + side * 4.2 * across[1]) for side in (1, -1)]
-        corners = (*tip, *wings[0], *wings[1])
-        drawing.append(drawsvg.Lines(*corners, close=True, fill=color, stroke="none"))
+        _head(drawing, points[-2], tip, color)
     if label:
         at = label_at or _above_longest(points, size * 1.3 * len(label.split("\n")))
         text(drawing, *at, label, size, anchor=label_anchor, fill=color)
+
+
+def _head(drawing: drawsvg.Drawing, before: Point, tip: Point, color: str) -> None:
+    # A drawn triangle instead of a marker: no ids, and every renderer agrees on it.
+    back, across = _towards(tip, before, 9), _normal(before, tip)
+    wings = [(back[0] + side * 4.2 * across[0], back[1] + side * 4.2 * across[1]) for side in (1, -1)]
+    drawing.append(drawsvg.Lines(*tip, *wings[0], *wings[1], close=True, fill=color, stroke="none"))
 
 
 def _towards(origin: Point, target: Point, distance: float) -> Point:

@@ -303,13 +303,42 @@ def _cell_problems(chapter: Chapter, index: int, cell: Any, seen: set[str]) -> I
     if cell_id in seen:
         yield chapter.problem(None, None, f"cell id {cell_id!r} is used twice")
     seen.add(cell_id)
-    lines = cell.get("source")
-    if not isinstance(lines, str) and not (isinstance(lines, list) and all(isinstance(s, str) for s in lines)):
+    if not _is_text(cell.get("source")):
         yield chapter.problem(None, None, f"cell {cell_id!r} has no source text")
-    if cell["cell_type"] == "code" and not isinstance(cell.get("outputs"), list):
-        yield chapter.problem(None, None, f"code cell {cell_id!r} has no list of outputs")
-    if not isinstance(cell.get("metadata"), dict):
+    yield from _metadata_problems(chapter, cell_id, cell.get("metadata"))
+    if cell["cell_type"] == "code":
+        yield from _output_problems(chapter, cell_id, cell)
+
+
+def _metadata_problems(chapter: Chapter, cell_id: str, metadata: Any) -> Iterator[Problem]:
+    if not isinstance(metadata, dict):
         yield chapter.problem(None, None, f"cell {cell_id!r} has no metadata")
+        return
+    tags = metadata.get("tags", [])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        yield chapter.problem(None, None, f"cell {cell_id!r} has tags that are not a list of texts: {tags!r}")
+    if not isinstance(metadata.get("agentrl", {}), dict):
+        yield chapter.problem(None, None, f"cell {cell_id!r} has metadata agentrl that is not an object")
+
+
+def _output_problems(chapter: Chapter, cell_id: str, cell: dict[str, Any]) -> Iterator[Problem]:
+    count = cell.get("execution_count")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
+        yield chapter.problem(None, None, f"code cell {cell_id!r} has execution count {count!r}, not a whole number")
+    outputs = cell.get("outputs")
+    if not isinstance(outputs, list):
+        yield chapter.problem(None, None, f"code cell {cell_id!r} has no list of outputs")
+        return
+    for output in outputs:
+        if not isinstance(output, dict) or not isinstance(output.get("output_type"), str):
+            yield chapter.problem(None, None, f"code cell {cell_id!r} has an output without a type")
+        elif output["output_type"] == "stream" and not _is_text(output.get("text")):
+            yield chapter.problem(None, None, f"code cell {cell_id!r} has a stream without text")
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is what a notebook stores as text: one string, or a list of them."""
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(part, str) for part in value))
 
 
 def _cells(raw: dict[str, Any], lines: dict[str, int]) -> Iterator[Cell]:

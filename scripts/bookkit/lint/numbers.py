@@ -119,23 +119,25 @@ def _number(text: str, match: re.Match[str], percent_column: bool) -> Number | N
     base = reading(match[0], shift)
     if negative:
         base = Reading(-base.value, base.place)
+    end = percent.end() if percent else end
+    readings = _readings(base, percent is not None or percent_column, _SHARE.match(text, end))
+    if _HEDGE.search(text[:start]):
+        readings += list(_rounded_off(readings))
+    is_whole = match[0] in ("100", "1,000", "1000") and _PART_OF.search(text[:start]) is not None
+    measured = bool(percent) or percent_column or (_looks_measured(text, match, base) and not is_whole)
+    return Number(text[start - negative : end].strip(), start - negative, end, tuple(readings), measured)
+
+
+def _readings(base: Reading, is_percent: bool, share: re.Match[str] | None) -> list[Reading]:
+    """Return what a number may mean: itself or, with a % sign, a fraction and a figure; `95 of 100` also 0.95."""
     readings = [base]
-    if percent or percent_column:
+    if is_percent:
         fraction = Reading(base.value.scaleb(-2, _PRECISE), base.place - 2)
         readings = [fraction, Reading(base.value, base.place, percent=True)]
-        end = percent.end() if percent else end
-    share = _SHARE.match(text, end)
     if share and base.place == 0:
         digits = 2 if share[1] == "100" else 3
         readings.append(Reading(base.value.scaleb(-digits, _PRECISE), -digits))
-    if _HEDGE.search(text[:start]):
-        readings += list(_rounded_off(readings))
-    shown = text[start - negative : end].strip()
-    base_of_share = match[0] in ("100", "1,000", "1000") and re.search(
-        r"\d (?:of|in|out of) (?:every )?$", text[:start]
-    )
-    measured = bool(percent) or percent_column or (_looks_measured(text, match, base) and not base_of_share)
-    return Number(shown, start - negative, end, tuple(readings), measured)
+    return readings
 
 
 def _in_identifier(text: str, start: int) -> bool:
