@@ -81,3 +81,12 @@ def test_no_file_holds_an_absolute_path_of_the_machine_it_was_written_on():
     planted = {Path(__file__).resolve(), ROOT / "tests" / "test_lint.py"}
     found = [f"{p.relative_to(ROOT)}" for p in tracked() if p not in planted and home.search(p.read_bytes())]
     assert found == []
+
+
+def test_the_map_of_bookkit_names_every_module_and_no_other():
+    import bookkit
+
+    folder = ROOT / "scripts" / "bookkit"
+    there = {p.stem for p in folder.glob("*.py")} - {"__init__"} | {"plan.toml", "lint/"}
+    named = set(re.findall(r"^    (\S+)  +\S", bookkit.__doc__ or "", re.MULTILINE))
+    assert named == there

@@ -1,1 +1,41 @@
-"""What the scripts share: the model of a chapter, the library builder, the checker, the linter, the figures."""
+"""What the scripts share. One module, one job:
+
+The book
+    notebook        the model of a chapter: read, normalise, write
+    problems        a finding and its place, for people and for GitHub
+    sources         the ledger sources.md
+    plan.toml       the parts and chapters of the book, written or not
+
+The library (build_library.py)
+    saves           what each saved cell imports, defines and needs
+    scopes          Python's scoping rules on `ast`
+    importtime      what may not run when a module is imported
+    rewrite         `arl.name` becomes `name`
+    library         resolves every name across chapters
+    render          the text of the modules
+    package         the files on disk, and the formatter
+    librarycli      the command line
+
+The checker (check_chapters.py)
+    checker         the plan, the verdicts
+    runner          stages a notebook, starts an engine, reads its events
+    forkserver      imports once, forks a supervisor and a worker per notebook
+    supervisor      limits and cleaning up, from outside
+    worker          runs the cells, from inside
+    shell           IPython's shell without a kernel
+    libguard        lets a process import one copy of the library and no other
+    kernel          the same through a Jupyter kernel
+    roles           stub, solution and test of an exercise
+    compare         recorded text against captured text
+    cache           results kept between runs
+    update          recording outputs
+    report          terminal, plain lines, annotations, JUnit
+    check_cli       the command line
+
+The rest
+    lint/           hygiene, structure, references, citations, numbers, spelling (lint_book.py)
+    figures         how figures look; what their scripts call
+    figure_scripts  runs those scripts (make_figures.py)
+    determinism     the book under other settings (determinism.py)
+    bench           the checker against nbval and nbmake (bench.py)
+"""

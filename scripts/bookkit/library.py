@@ -392,15 +392,13 @@ def _saved_name(entry: _Entry) -> SavedName:
 # Rendering
 
 
-def _prefixes(book: Book, version: str) -> list[dict[str, str]]:
-    """Return the raw texts of every prefix of the book without problems, so that one formatter run serves all."""
-    texts: list[dict[str, str]] = []
+def _prefixes(book: Book, version: str) -> Iterator[dict[str, str]]:
+    """Yield the raw texts of every prefix of the book without problems, so that one formatter run serves all."""
     for count in range(len(book.chapters) + 1):
         library = _resolve(book, book.chapters[:count])
         if library.problems:
-            break
-        texts.append(_render(library, version))
-    return texts
+            return
+        yield _render(library, version)
 
 
 def _render(library: _Library, version: str) -> dict[str, str]:
