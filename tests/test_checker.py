@@ -36,7 +36,30 @@ except RuntimeError as error:
 ENVIRONMENT = """import os, sys
 names = ["TZ", "COLUMNS", "NO_COLOR", "MPLBACKEND", "OMP_NUM_THREADS", "PYTHONHASHSEED", "HF_HUB_OFFLINE"]
 print([os.environ[name] for name in names], os.environ.get("AGENTRL_MODEL_DIR"))
-print(__name__, "__file__" in globals(), sys.path.index("") > sys.path.index(os.path.dirname(os.__file__)), repr(sys.stdin.read()))"""
+here, library = sys.path.index(""), sys.path.index(os.path.dirname(os.__file__))
+print(__name__, "__file__" in globals(), here > library, repr(sys.stdin.read()))"""
+FUTURE = """from __future__ import annotations
+def f(x: Undefined) -> None: ...
+print(f.__annotations__['x'])"""
+FORK = """import os
+if os.fork() == 0:
+    print('fork', flush=True)
+    os._exit(0)
+n = os.wait()"""
+PROCESSES = """import multiprocessing as mp
+with mp.get_context('fork').Pool(1) as p:
+    print(p.map(abs, [-3]))"""
+THREAD = """import threading
+t = threading.Thread(target=print, args=('thread',))
+t.start(); t.join()"""
+LEAK = """import os
+os.chdir('/')
+os.environ['LEAK'] = 'yes'
+import builtins, textwrap
+builtins.leak = 1
+textwrap.dedent = None"""
+LEAKS = """import builtins, textwrap, os
+print(hasattr(builtins, 'leak'), os.environ.get('LEAK'), textwrap.dedent(' a'))"""
 MODULES = {
     "01-basics": [
         code("save", DOUBLE),
@@ -50,7 +73,7 @@ MODULES = {
         code("underscore", "(5, 6);\nlen('abc');\nprint(1 + 1)", "2\n"),
     ],
     "06-futures": [
-        code("future", "from __future__ import annotations\ndef f(x: Undefined) -> None: ...\nprint(f.__annotations__['x'])", "Undefined\n"),
+        code("future", FUTURE, "Undefined\n"),
         code("future-lasts", "def g(x: Undefined) -> None: ...\nprint(g.__annotations__['x'])", "Undefined\n"),
         code("source", "import inspect\nprint(inspect.getsource(f))", "def f(x: Undefined) -> None: ...\n\n"),
     ],
@@ -60,7 +83,7 @@ MODULES = {
         code("progress", "print('10 %\\r20 %\\rdone')", "done\n"),
         code("backspace", "print('abd\\b\\bc')", "acd\n"),
         code("bytes", "import os\nn = os.write(1, b'\\xff ok\\n')", "\ufffd ok\n"),
-        code("fork", "import os\nif os.fork() == 0:\n    print('fork', flush=True)\n    os._exit(0)\nn = os.wait()", "fork\n"),
+        code("fork", FORK, "fork\n"),
         code("stderr", "import sys\nprint('unseen', file=sys.stderr)"),
         code("plot", "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nlines = ax.plot([1, 2])\nplt.show()"),
         code("capture", "%%capture seen\nprint('hidden')"),
@@ -71,9 +94,9 @@ MODULES = {
         code("await", "import asyncio\nawait asyncio.sleep(0)\nprint('awaited')", "awaited\n"),
         code("gather", "async def f(x): return x\nprint(await asyncio.gather(f(1), f(2)))", "[1, 2]\n"),
         code("live-loop", LIVE_LOOP, "RuntimeError\n"),
-        code("thread", "import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start(); t.join()", "thread\n"),
+        code("thread", THREAD, "thread\n"),
         code("pool", POOL, "[1, 2]\n"),
-        code("processes", "import multiprocessing as mp\nwith mp.get_context('fork').Pool(1) as p:\n    print(p.map(abs, [-3]))", "[3]\n"),
+        code("processes", PROCESSES, "[3]\n"),
         code("raises", "raise KeyError('x')", tags=["raises-exception"]),
         code("goes-on", "print('on')", "on\n"),
     ],
@@ -81,11 +104,11 @@ MODULES = {
         code("library", "import agentrl as arl\nprint(arl.double(4))", "8\n"),
         code("data", "print(open('data/numbers.txt').read())", "1 2 3\n\n"),
         code("write", "with open('data/numbers.txt', 'w') as f: n = f.write('changed')"),
-        code("move", "import os\nos.chdir('/')\nos.environ['LEAK'] = 'yes'\nimport builtins, textwrap\nbuiltins.leak = 1\ntextwrap.dedent = None"),
+        code("move", LEAK),
         code("environment", ENVIRONMENT, "['UTC', '80', '1', 'Agg', '1', '0', '1'] None\n__main__ False True ''\n"),
     ],
     "05-after": [
-        code("leaks", "import builtins, textwrap, os\nprint(hasattr(builtins, 'leak'), os.environ.get('LEAK'), textwrap.dedent(' a'))", "False None a\n"),
+        code("leaks", LEAKS, "False None a\n"),
         code("folder", "print(os.path.basename(os.getcwd()), open('data/numbers.txt').read())", "chapters 1 2 3\n\n"),
         code("lab", "print('real model')", "42\n", output="lab"),
     ],
@@ -223,11 +246,10 @@ def test_another_installed_library_is_never_imported(tmp_path: Path) -> None:
     (other / "agentrl").mkdir(parents=True)
     (other / "agentrl" / "__init__.py").write_text("late = 1\n")
     first = [code("import", "import agentrl\nprint(hasattr(agentrl, 'late'))", "False\n")]
-    child = "import subprocess, sys\nr = subprocess.run([sys.executable, '-c', 'import agentrl; print(hasattr(agentrl, \"late\"))'])"
-    write_book(tmp_path, {
-        "01-first": [*first, code("save", DOUBLE)],
-        "02-second": [code("lib", "import agentrl as arl\nprint(arl.double(1), hasattr(arl, 'late'))", "2 False\n"), code("child", child, "False\n")],
-    })  # fmt: skip
+    asks = "import agentrl as arl\nprint(arl.double(1), hasattr(arl, 'late'))"
+    child = f"import subprocess, sys\nr = subprocess.run([sys.executable, '-c', {asks!r}])"
+    second = [code("lib", asks, "2 False\n"), code("child", child, "2 False\n")]
+    write_book(tmp_path, {"01-first": [*first, code("save", DOUBLE)], "02-second": second})
     for engine in ("-j1", "--spawn", "--kernel"):
         checked = check(tmp_path, "--no-cache", engine, PYTHONPATH=str(other))
         assert checked.code == 0, checked.out
