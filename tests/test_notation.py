@@ -106,6 +106,26 @@ def test_no_values_at_all(size: tuple[int, ...]) -> None:
     assert torch.equal(masked_mean(values, mask, dim=-1), torch.zeros(size[:-1], dtype=DTYPE))
 
 
+@pytest.mark.parametrize("function", [masked_sum, masked_mean])
+def test_a_single_number_and_dimensions_counted_from_the_end(function) -> None:
+    assert function(torch.tensor(3.0), torch.tensor(True)).item() == 3.0
+    with pytest.raises(ValueError, match="selects nothing"):
+        function(torch.tensor(math.nan), torch.tensor(False))
+    values, mask = torch.tensor([[1.0, math.nan], [3.0, 5.0]]), torch.tensor([[True, False], [True, True]])
+    for dim in (0, 1):
+        assert torch.equal(function(values, mask, dim), function(values, mask, dim - 2))
+    with pytest.raises(IndexError, match="out of range"):
+        function(values, mask, 2)
+
+
+def test_selected_nan_is_not_hidden() -> None:
+    values, mask = torch.tensor([[1.0, math.nan], [3.0, math.nan]]), torch.tensor([[True, True], [True, False]])
+    assert math.isnan(masked_mean(values, mask).item())
+    first, second = masked_mean(values, mask, dim=1).tolist()
+    assert math.isnan(first)
+    assert second == 3.0
+
+
 def test_types_of_results() -> None:
     mask = torch.tensor([True, True, False])
     assert masked_mean(torch.tensor([1.0, 2.0, 9.0], dtype=torch.float32), mask).dtype == torch.float32
