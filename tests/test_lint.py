@@ -372,5 +372,5 @@ def test_an_output_that_is_none_makes_the_book_unreadable(output, tmp_path):
     raw = json.loads(path.read_text())
     raw["cells"][5]["outputs"] = [output]
     path.write_text(json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
-    with pytest.raises(BookError, match=r"cell measure.* output"):
+    with pytest.raises(BookError, match=r"cell 'measure' has .* output"):
         lint(root)

@@ -121,8 +121,11 @@ def test_annotations_are_escaped():
         (lambda raw: raw["cells"][0]["metadata"].update(agentrl=[1]), "metadata agentrl that is not an object"),
         (lambda raw: raw["cells"][0].update(execution_count="1"), "has execution count '1', not a whole number"),
         (lambda raw: raw["cells"][0].update(execution_count=True), "has execution count True, not a whole number"),
-        (lambda raw: raw["cells"][0]["outputs"].append(7), "code cell 'a' has an output without a type"),
-        (lambda raw: raw["cells"][0]["outputs"].append({"output_type": "stream"}), "has a stream without text"),
+        (lambda raw: raw["cells"][0]["outputs"].append(7), "code cell 'a' has an output without a type: 7"),
+        (
+            lambda raw: raw["cells"][0]["outputs"].append({"output_type": "stream", "text": "x"}),
+            "stream output without name",
+        ),
         (lambda raw: raw["cells"][0].update(cell_type="sql"), "cell 0 is not a code, markdown or raw cell"),
         (lambda raw: raw.update(cells=None), "there is no list of cells"),
     ],
@@ -172,6 +175,15 @@ def test_every_unplaceable_notebook_is_named_at_once(tmp_path):
     assert "chapter 01 is already chapters/01-one.ipynb" in text
     assert "module 'one' is already that of chapters/01-one.ipynb" in text
     assert "no chapter file 01-three.ipynb in chapters/ for these solutions" in text
+
+
+def test_solutions_of_a_chapter_that_cannot_be_read_are_not_called_misplaced(tmp_path):
+    put(tmp_path, "{", "01-one.ipynb")
+    put(tmp_path, notebook([]), "01-one.ipynb", "chapters/solutions")
+    with pytest.raises(BookError) as error:
+        load_book(tmp_path)
+    assert len(messages(error)) == 1
+    assert messages(error)[0].startswith("not JSON")
 
 
 def test_a_folder_without_chapters_is_refused(tmp_path):

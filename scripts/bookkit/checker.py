@@ -279,7 +279,7 @@ def _judge_cell(cell: Cell, run: CellRun, wanted: bool, stopped: str) -> CellVer
     if not cell.source.strip():
         verdict.failures.append(Failure("record", "the code cell is empty"))
     elif not wanted:
-        verdict.status, verdict.skipped = "skipped", "needs the real model (labs/get_model.py fetches it)"
+        verdict.status, verdict.skipped = "skipped", "needs the real model, which is not here"
     elif not run.ran:
         verdict.status, verdict.skipped = "skipped", f"not run: cell {stopped} failed"
     elif not run.failures:

@@ -231,9 +231,8 @@ def _misplaced(chapters: list[Chapter], solutions: list[Chapter]) -> Iterator[Pr
         other = modules.setdefault(chapter.module, chapter)
         if chapter.module and other is not chapter:
             yield chapter.problem(None, None, f"module {chapter.module!r} is already that of {other.name}")
-    slugs = {(c.key, c.slug) for c in chapters}
     for chapter in solutions:
-        if (chapter.key, chapter.slug) not in slugs:
+        if not (chapter.root / "chapters" / chapter.path.name).exists():
             yield chapter.problem(None, None, f"no chapter file {chapter.path.name} in chapters/ for these solutions")
 
 
@@ -331,9 +330,9 @@ def _output_problems(chapter: Chapter, cell_id: str, cell: dict[str, Any]) -> It
         return
     for output in outputs:
         if not isinstance(output, dict) or not isinstance(output.get("output_type"), str):
-            yield chapter.problem(None, None, f"code cell {cell_id!r} has an output without a type")
-        elif output["output_type"] == "stream" and not _is_text(output.get("text")):
-            yield chapter.problem(None, None, f"code cell {cell_id!r} has a stream without text")
+            yield chapter.problem(None, None, f"code cell {cell_id!r} has an output without a type: {output!r:.60}")
+        elif output["output_type"] == "stream" and not (_is_text(output.get("text")) and _is_text(output.get("name"))):
+            yield chapter.problem(None, None, f"code cell {cell_id!r} has a stream output without name or text")
 
 
 def _is_text(value: Any) -> bool:

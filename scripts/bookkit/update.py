@@ -68,7 +68,7 @@ def _cell_verdict(job: Job, cell: Cell, index: int, runs: list[NotebookRun]) -> 
     if not cell.source.strip():
         verdict.failures.append(Failure("record", "the code cell is empty"))
     elif not job.run[index]:
-        verdict.status, verdict.skipped = "skipped", "needs the real model (labs/get_model.py fetches it)"
+        verdict.status, verdict.skipped = "skipped", "needs the real model, which is not here"
     elif failing is not None:
         verdict.failures = list(failing.failures)
         verdict.stderr = "\n".join(failing.stderr.rstrip().splitlines()[-20:])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..notebook import Book, Cell, Chapter, load_book
-from ..problems import BookError, Problem
+from ..problems import Problem
 from ..sources import Ledger, load_ledger
 from .codes import CODES
 from .markdown import Block, parse
@@ -137,27 +137,6 @@ class Page:
         return self.chapter.problem(cell, line, message, code=code, level=CODES[code].level)
 
 
-def _malformed(chapter: Chapter, cell: Cell) -> Iterator[Problem]:
-    """Yield what would keep the rules from reading a cell at all."""
-    if not isinstance(cell.metadata.get("agentrl", {}), dict):
-        yield chapter.problem(cell, None, "metadata agentrl is not an object")
-    tags = cell.metadata.get("tags", [])
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        yield chapter.problem(cell, None, "metadata tags is not a list of text")
-    for output in cell.outputs:
-        if not isinstance(output, dict) or not isinstance(output.get("output_type"), str):
-            yield chapter.problem(cell, None, f"an output is not an object with an output_type: {output!r:.60}")
-        elif output["output_type"] == "stream" and not _is_stream(output):
-            yield chapter.problem(cell, None, f"a stream output lacks its name or text: {output!r:.60}")
-
-
-def _is_stream(output: dict[str, Any]) -> bool:
-    text = output.get("text")
-    lines = [text] if isinstance(text, str) else text
-    is_text = isinstance(lines, list) and all(isinstance(line, str) for line in lines)
-    return is_text and isinstance(output.get("name"), str)
-
-
 def _place(chapter: Chapter) -> Iterator[Placed]:
     section = subsection = ""
     for cell in chapter.cells:
@@ -206,9 +185,6 @@ class Context:
         """Read everything under `root`; `keys` selects the chapters to report on, all when empty."""
         root = root.resolve()
         book = load_book(root)
-        problems = [p for notebook in book.notebooks() for cell in notebook.cells for p in _malformed(notebook, cell)]
-        if problems:
-            raise BookError(problems)
         path = root / "pyproject.toml"
         settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         plan = {entry["key"]: entry["title"] for entry in tomllib.loads(PLAN.read_text(encoding="utf-8"))["chapter"]}
