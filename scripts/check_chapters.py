@@ -4,13 +4,14 @@
     python scripts/check_chapters.py 06 A         chapters 06 and A with their solutions
     python scripts/check_chapters.py 06 --update  run chapter 06 twice and record what it prints
 
-Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run, 130 interrupted.
+Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def _cores() -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    return check_cli.run(make_parser().parse_args(argv))
+    options = make_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
+    return check_cli.run(options)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("prefix", nargs="*", help="chapters whose key starts with this (00, 1, A); all when absent")
+    parser.add_argument(
+        "prefix", nargs="*", help="chapters whose key starts with this (00, 1 for 10 to 19, A); all when absent"
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the book's folder")
     parser.add_argument("--fix", action="store_true", help="rewrite what is mechanical: form, formatting, Sources")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")

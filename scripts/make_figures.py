@@ -1,7 +1,7 @@
 """Draw the book's figures: run each script in figures/ and replace the SVG files that changed.
 
 Exit 0: every figure is fresh. 1: a script failed, drew something invalid, or (with --check) a file is stale.
-2: a name that matches no figure.
+2: no folder figures/, a name that matches no figure, or a file that cannot be read or written.
 """
 
 from __future__ import annotations
@@ -30,12 +30,20 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Draw, compare or list the figures; return the exit code."""
     options = parser().parse_args(argv)
-    scripts = find_scripts(options.root)
+    if not (options.root / "figures").is_dir():
+        print(f"{options.root}: no folder figures/ here", file=sys.stderr)
+        return 2
     try:
-        chosen = select(scripts, options.names)
+        return _run(options)
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
-        return 2
+    except OSError as error:
+        print(f"cannot read or write: {error}", file=sys.stderr)
+    return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    chosen = select(find_scripts(options.root), options.names)
     if options.list:
         print("\n".join(script.stem for script in chosen))
         return 0

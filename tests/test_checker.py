@@ -241,6 +241,26 @@ def test_no_book_is_an_error(tmp_path: Path) -> None:
     assert "a book has chapters/" in checked.out
 
 
+@pytest.mark.parametrize("target", [".", "pyproject.toml/junit.xml"])
+def test_a_report_that_cannot_be_written_is_exit_code_two(tmp_path: Path, target: str) -> None:
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    checked = check(tmp_path, "--junit", str(tmp_path / target))
+    assert checked.code == 2
+    assert checked.last == "1 passed, 0 failed"
+    assert "check_chapters: cannot read or write: " in checked.err
+    assert "Traceback" not in checked.err
+
+
+def test_a_lock_and_a_project_that_are_not_utf8_are_no_traceback(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    (tmp_path / "requirements.lock").write_bytes(b"torch \xff\n")
+    assert check(tmp_path).code == 0
+    (tmp_path / "pyproject.toml").write_bytes(b"[project] \xff\n")
+    checked = check(tmp_path)
+    assert (checked.code, checked.err) == (2, "")
+    assert "pyproject.toml: error: not readable" in checked.out
+
+
 def test_another_installed_library_is_never_imported(tmp_path: Path) -> None:
     other = tmp_path / "site"
     (other / "agentrl").mkdir(parents=True)

@@ -264,7 +264,7 @@ def stubborn(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["--spawn", "-j"], ids=["spawn", "fork"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["sigkill", "ctrl-c"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["sigkill", "ctrl-c", "sigterm"])
 def test_nothing_survives_the_checker(stubborn: Path, number: signal.Signals, how: str) -> None:
     options = [how] if how == "--spawn" else [how, "2"]
     scratch = stubborn / "scratch"
@@ -279,10 +279,24 @@ def test_nothing_survives_the_checker(stubborn: Path, number: signal.Signals, ho
     assert len(family) >= 3
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert b"Traceback" not in errors
     assert wait_until(lambda: not marked_processes() and not any(alive(p) for p in family))
     assert wait_until(lambda: list(scratch.iterdir()) == [])
+
+
+def test_termination_while_the_server_imports_leaves_no_folder(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    write_book(tmp_path, {"01-a": [code("a", "import torch\nprint(1)", "1\n")]})
+    process = subprocess.Popen(
+        command(tmp_path, "--no-cache"), env=environment(TMPDIR=str(scratch)), stdout=subprocess.PIPE
+    )
+    assert wait_until(lambda: any(scratch.glob("agentrl-check-*")))
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert wait_until(lambda: not any(scratch.glob("agentrl-check-*")))
 
 
 def alive(process: psutil.Process) -> bool:

@@ -130,7 +130,7 @@ class LibraryCache:
         parts = {
             "builder": [digest(path.read_bytes()) for path in sorted(here.glob("*.py"))],
             "python": sys.version,
-            "project": project.read_text(encoding="utf-8") if project.exists() else "",
+            "project": digest(project.read_bytes()) if project.exists() else "",
             "book": [[c.name, c.metadata, [[x.id, x.source] for x in c.code_cells]] for c in book.notebooks()],
         }
         self.key = digest(parts)

@@ -41,6 +41,9 @@ def run(options: Options) -> int:
     except (Refused, EngineError) as error:
         report.stop()
         print(f"check_chapters: {error}", file=sys.stderr)
+    except OSError as error:
+        report.stop()
+        print(f"check_chapters: cannot read or write: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         report.stop()
         print("interrupted", file=sys.stderr)
@@ -71,9 +74,9 @@ def _run_plan(plan: Plan, options: Options, report: Report) -> int:
         for engine in engines:
             engine.close()
         report.stop()
+    report.summary(verdicts, damaged, plan.problems)
     if options.junit is not None:
         write_junit(options.junit, verdicts, plan.problems)
-    report.summary(verdicts, damaged)
     if plan.problems:
         return 2
     return 1 if any(v.count("failed") for v in verdicts) else 0

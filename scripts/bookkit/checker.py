@@ -246,7 +246,7 @@ def cache_folder(root: Path) -> Path:
 
 def _lock_text(root: Path) -> str:
     path = root / "requirements.lock"
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return path.read_text(encoding="utf-8", errors="backslashreplace") if path.exists() else ""
 
 
 def book_names(book: Book) -> Missing:

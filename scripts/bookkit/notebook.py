@@ -96,7 +96,7 @@ class Chapter:
     metadata: dict[str, Any] = field(repr=False)
     raw: dict[str, Any] = field(repr=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The path from the book's root, as messages show it."""
         return relative(self.path, self.root)

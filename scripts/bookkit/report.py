@@ -93,7 +93,9 @@ class Report:
         if word == "FAIL":
             self.annotation(problem)
 
-    def summary(self, verdicts: Iterable[NotebookVerdict], damaged: Sequence[str] = ()) -> None:
+    def summary(
+        self, verdicts: Iterable[NotebookVerdict], damaged: Sequence[str] = (), problems: Sequence[Problem] = ()
+    ) -> None:
         """Print the lab cells by name and, as the last line, how many cells passed, failed and were skipped."""
         verdicts = list(verdicts)
         cells = [(v.chapter, c) for v in verdicts for c in v.cells]
@@ -105,6 +107,8 @@ class Report:
             self.line(f"lab cells, compared loosely: {len(lab)}, {done}")
         if damaged:
             self.line(f"cache: {len(damaged)} damaged {'entry' if len(damaged) == 1 else 'entries'} ignored")
+        if problems:
+            self.line(f"not everything could be checked: {len(problems)} of the problems above stood in the way")
         count = {s: sum(c.status == s for _, c in cells) for s in ("passed", "failed", "skipped")}
         tail = f", {count['skipped']} skipped" if count["skipped"] else ""
         self.line(f"{count['passed']} passed, {count['failed']} failed{tail}")

@@ -173,13 +173,20 @@ class Stage:
         self.library = self.scratch / "lib"
         self.book = self.scratch / "book"
         self.cwd = self.book / chapter.path.resolve().parent.relative_to(chapter.root.resolve())
+        try:
+            self._fill(job)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _fill(self, job: Job) -> None:
         for folder in (self.library, self.scratch / "tmp", self.scratch / "ipython"):
             folder.mkdir()
         for name, text in job.library.items():
             path = self.library / "agentrl" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
-        _copy_chapters(chapter.root, self.book)
+        _copy_chapters(job.chapter.root, self.book)
 
     def environment(self, job: Job) -> dict[str, str]:
         """Return the variables that differ from notebook to notebook."""

@@ -106,34 +106,21 @@ def _list(page: Page) -> Iterator[Problem]:
 
 
 def synced(context: Context, page: Page) -> tuple[Cell, str] | None:
-    """Return the cell with the list of sources and its mended text; None when there is nothing to mend."""
+    """Return the cell with the list of sources and its text with the missing ones added; None when none is missing.
+
+    What somebody wrote there stays: an entry that nothing cites is an error for a person to settle.
+    """
     blocks = sources_block(page)
     if page.chapter.kind != "chapter" or not blocks:
         return None
     cell = blocks[-1].cell
     wanted = [key for key in page.cited if key in context.ledger.entries]
     listed = {key for p in blocks if p.cell is not cell for key, _ in citations(p.block.text)}
-    kept, present = [], set(listed)
-    for item in _items(cell.source):
-        keys = {key for key, _ in citations(item)} if ITEM.match(item) else set()
-        if not keys or keys & set(wanted):
-            kept.append(item)
-            present |= keys
+    kept, present = cell.source.split("\n"), set(listed)
+    for line in kept:
+        present |= {key for key, _ in citations(line)} if ITEM.match(line) else set()
     new = [f"- [@{key}] {context.ledger.entries[key].reference}" for key in wanted if key not in present]
     if kept and new and not kept[-1].startswith("- "):
         kept.append("")
     text = "\n".join([*kept, *new]).rstrip("\n")
     return None if text == cell.source else (cell, text)
-
-
-def _items(source: str) -> Iterator[str]:
-    """Yield the lines of a text, those of one `- [@key]` item joined into one string."""
-    lines = source.split("\n")
-    at = 0
-    while at < len(lines):
-        end = at + 1
-        if ITEM.match(lines[at]):
-            while end < len(lines) and lines[end].startswith("  "):
-                end += 1
-        yield "\n".join(lines[at:end])
-        at = end

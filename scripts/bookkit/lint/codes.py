@@ -30,7 +30,7 @@ CODES: dict[str, Code] = {
     "L103": _error("a code cell was never run"),
     "L104": _error("execution counts are not 1 to n in order: not run top to bottom"),
     "L105": _error("an output other than one stdout stream"),
-    "L106": _error("recorded output holds an address, path, date, colour code or carriage return"),
+    "L106": _error("recorded output holds an address, path, date, colour code or control character"),
     "L107": _error("recorded output holds a tensor or numpy repr"),
     "L108": _error("recorded output holds a negative zero"),
     "L109": _error("recorded output is larger than 64 KiB"),
@@ -95,7 +95,7 @@ CODES: dict[str, Code] = {
     "L602": _warning("a source that nothing cites"),
     "L603": _error("an entry of sources.md is malformed"),
     "L604": _error("a **Reported** statement without a citation"),
-    "L605": _error("the Sources section does not list what the chapter cites", fixable=True),
+    "L605": _error("the Sources section does not list exactly what the chapter cites", fixable=True),
     # Number provenance.
     "L701": _error("a number in prose has no origin"),
     "L702": _error("an entry of the cell's agentrl.numbers is unused or gives no reason"),

@@ -28,6 +28,7 @@ MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 VOLATILE = (
     (re.compile(r"\x1b"), "an ANSI escape code"),
     (re.compile(r"\r"), "a carriage return"),
+    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"), "a control character"),
     (re.compile(r"\b(?:at )?0x[0-9a-fA-F]{6,}"), "an object address"),
     (
         re.compile(r"(?<![\w/.])(?:/(?:tmp|home|root|Users|var|usr|opt|private|mnt)/[\w.-]|[A-Z]:\\\w)"),
@@ -88,7 +89,8 @@ def _file(page: Page) -> Iterator[Problem]:
         yield Problem(chapter.name, None, None, message, code="L101", file_line=at)
     metadata = chapter.raw.get("metadata", {})
     if metadata.get("kernelspec") != KERNEL:
-        yield page.problem("L101", None, None, f"kernelspec is {metadata.get('kernelspec')}; the book's is {KERNEL}")
+        said = f"kernelspec is {metadata.get('kernelspec')}; the book's is {KERNEL}; `lint_book.py --fix` sets it"
+        yield page.problem("L101", None, None, said)
     for key in sorted(chapter.metadata.keys() - BOOK_KEYS[chapter.kind]):
         yield page.problem("L117", None, None, f"notebook metadata agentrl.{key} is not known")
     kind = chapter.metadata.get("kind", "chapter")
@@ -97,14 +99,17 @@ def _file(page: Page) -> Iterator[Problem]:
 
 
 def _counts(page: Page) -> Iterator[Problem]:
-    for number, cell in enumerate(page.chapter.code_cells, start=1):
+    record = f"`check_chapters.py --update {page.chapter.label}` runs and records it"
+    numbered = list(enumerate(page.chapter.code_cells, start=1))
+    for _, cell in numbered:
         if cell.execution_count is None:
-            yield page.problem("L103", cell, None, "never run: its execution count is null")
-        elif cell.execution_count != number:
-            message = (
-                f"execution count is {cell.execution_count}, but this is code cell {number}: not run top to bottom"
-            )
-            yield page.problem("L104", cell, None, message)
+            yield page.problem("L103", cell, None, f"never run: its execution count is null; {record}")
+    wrong = [(number, cell) for number, cell in numbered if cell.execution_count not in (None, number)]
+    if wrong:  # one finding a notebook: the first says it all
+        number, cell = wrong[0]
+        more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
+        said = f"execution count is {cell.execution_count}, but this is code cell {number}{more}: not run top to bottom"
+        yield page.problem("L104", cell, None, f"{said}; {record}")
 
 
 def _cell(page: Page, cell: Cell) -> Iterator[Problem]:
@@ -113,7 +118,7 @@ def _cell(page: Page, cell: Cell) -> Iterator[Problem]:
     if cell.kind == "raw" or not cell.source.strip():
         yield page.problem("L110", cell, None, f"an empty or raw cell ({cell.kind})")
     for key in sorted(cell.metadata.keys() - {"agentrl", "tags"}):
-        yield page.problem("L111", cell, None, f"cell metadata {key!r} is not known")
+        yield page.problem("L111", cell, None, f"cell metadata {key!r} is not known; `lint_book.py --fix` drops it")
     for tag in cell.tags:
         if tag not in TAGS:
             yield page.problem("L111", cell, None, f"tag {tag!r} is not known")

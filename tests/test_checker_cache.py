@@ -1,0 +1,194 @@
+"""What makes a cached result hold and what does not; the verdict is never cached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checking import Checked, check
+from synthetic import CellDict, code, md, write_book, write_chapter
+
+from bookkit.cache import Tree
+
+SAVE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
+READ = "with open('data/a.txt') as file:\n    print(file.read().strip())"
+FIRST = [md("title", "# One"), code("save", SAVE), code("use", "print(double(2))", "4\n")]
+SECOND = [code("import", "import agentrl as arl"), code("use", "print(arl.double(1))", "2\n")]
+THIRD = [code("read", READ, "one\n")]
+FOURTH = [code("list", "import os\nprint(sorted(os.listdir('data')))", "['a.txt', 'b.txt']\n")]
+FIFTH = [code("child", "import subprocess\nr = subprocess.run(['head', '-n1', 'data/a.txt'])", "one\n")]
+ALL = ("01", "01/solutions", "02", "03", "04", "05")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """Return a book whose results are all in the cache."""
+    chapters = {"01-one": FIRST, "02-two": SECOND, "03-three": THIRD, "04-four": FOURTH, "05-five": FIFTH}
+    write_book(tmp_path, chapters)
+    (tmp_path / "chapters" / "data").mkdir()
+    for name, text in (("a.txt", "one\n"), ("b.txt", "two\n")):
+        (tmp_path / "chapters" / "data" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "requirements.lock").write_text("numpy==2.0\n", encoding="utf-8")
+    write_solutions(tmp_path)
+    assert check(tmp_path, "-j", "2").code == 0
+    return tmp_path
+
+
+def write_solutions(root: Path) -> None:
+    """Write solutions that run their chapter."""
+    cells = [code("setup", "%%capture\n%run ../01-one.ipynb"), code("use", "print(double(5))", "10\n")]
+    write_chapter(root, "01-one", cells, kind="solutions")
+
+
+def rerun(checked: Checked) -> list[str]:
+    """Return the notebooks that were not taken from the cache."""
+    return [label for label in ALL if checked.status(label) != "cached"]
+
+
+def rewrite(name: str, cells: list[CellDict]) -> Callable[[Path], object]:
+    """Return an edit that writes a chapter anew."""
+    return lambda root: write_chapter(root, name, cells)
+
+
+def write(name: str, text: str) -> Callable[[Path], object]:
+    """Return an edit that writes a file below the root."""
+    return lambda root: (root / name).write_text(text, encoding="utf-8")
+
+
+MORE = SAVE + '\n\ndef triple(x: int) -> int:\n    """Return three times x."""\n    return 3 * x'
+# Chapter 05 starts a program, which could read anything: it depends on every data file and on all code.
+EDITS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "nothing": (lambda root: None, []),
+    "prose": (rewrite("01-one", [md("title", "# Another title"), *FIRST[1:]]), []),
+    "time stamp": (lambda root: (root / "chapters" / "03-three.ipynb").touch(), []),
+    "code": (rewrite("03-three", [code("read", READ + "  # same", "one\n")]), ["03", "05"]),
+    "tags": (rewrite("03-three", [code("read", READ, "one\n", tags=["slow"])]), ["03"]),
+    # Chapters after 01 see another library, its solutions another chapter; 01 itself has other code.
+    "library": (rewrite("01-one", [FIRST[0], code("save", MORE), FIRST[2]]), list(ALL)),
+    "code of a chapter that solutions run": (
+        rewrite("01-one", [*FIRST, code("new", "x = 1")]),
+        ["01", "01/solutions", "05"],
+    ),
+    "data file": (write("chapters/data/a.txt", "one\n\n"), ["03", "05"]),
+    "data file nobody opens": (write("chapters/data/b.txt", "three\n"), ["05"]),
+    "new data file": (write("chapters/c.txt", "three\n"), ["05"]),
+    "lock": (write("requirements.lock", "numpy==2.1\n"), list(ALL)),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda name: name.replace(" ", "-"))
+def test_what_is_run_again_after_an_edit(book: Path, edit: str) -> None:
+    change, expected = EDITS[edit]
+    change(book)
+    checked = check(book, "-j", "2")
+    assert checked.code == 0, checked.out
+    assert rerun(checked) == expected
+    assert rerun(check(book)) == []
+
+
+def test_a_new_file_in_a_listed_folder_runs_it_again(book: Path) -> None:
+    (book / "chapters" / "data" / "c.txt").touch()
+    checked = check(book, "04")
+    assert checked.status("04") == "differs"
+
+
+def test_an_edited_output_is_compared_from_the_cache_and_fails(book: Path) -> None:
+    write_chapter(book, "03-three", [code("read", READ, "two\n")])
+    write_chapter(book, "02-two", [SECOND[0], {**SECOND[1], "execution_count": "never"}])
+    checked = check(book)
+    assert checked.code == 1
+    assert checked.status("03") == "differs"
+    assert "+one" in checked.out
+    assert "never run" in checked.out
+    assert rerun(checked) == ["02", "03"]
+    assert " 0.0 s  differs" in checked.out
+    write_chapter(book, "03-three", THIRD)
+    assert check(book, "03").status("03") == "cached"
+
+
+def test_failures_are_not_cached(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-bad": [code("flaky", "x = 1\nx")], "02-dies": [code("dies", "1 / 0")]})
+    assert check(tmp_path).code == 1
+    assert not list((tmp_path / ".cache" / "checker").glob("0*.json"))
+    again = check(tmp_path)
+    assert (again.status("01"), again.status("02")) == ("failed", "failed")
+
+
+def damage_json(path: Path) -> None:
+    """Change a result and leave the checksum as it was."""
+    entry = json.loads(path.read_text(encoding="utf-8"))
+    entry["cells"][0]["stdout"] = "forged\n"
+    path.write_text(json.dumps(entry), encoding="utf-8")
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "not text": lambda path: path.write_bytes(b"\xff\x00\xfe"),
+    "another shape": lambda path: path.write_text('["entry"]'),
+    "forged": damage_json,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda name: name.replace(" ", "-"))
+def test_a_damaged_entry_is_ignored_and_said_to_be(tmp_path: Path, damage: str) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "print(1)", "1\n")]})
+    assert check(tmp_path).code == 0
+    (entry,) = (tmp_path / ".cache" / "checker").glob("01.*.json")
+    DAMAGES[damage](entry)
+    checked = check(tmp_path)
+    assert (checked.code, checked.status("01")) == (0, "ok")
+    assert "cache: 1 damaged entry ignored" in checked.out
+
+
+def test_a_damaged_library_is_built_again(book: Path) -> None:
+    for path in (book / ".cache" / "checker").glob("library.*.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace("double", "trouble"), encoding="utf-8")
+    assert rerun(check(book)) == []
+
+
+def test_without_cache_everything_runs_and_nothing_is_kept(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "print(1)", "1\n")]})
+    for _ in range(2):
+        assert check(tmp_path, "--no-cache").status("01") == "ok"
+    assert not (tmp_path / ".cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "print(1)", "1\n")]})
+    (tmp_path / ".cache").write_text("a file where the folder should be")
+    for _ in range(2):
+        assert check(tmp_path).status("01") == "ok"
+
+
+def test_the_environment_and_the_model_are_part_of_the_key(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "print(1)", "1\n"), code("lab", "print(2)", "2\n", output="lab")]})
+    assert check(tmp_path).status("01") == "ok"
+    assert check(tmp_path, "--env", "OMP_NUM_THREADS=2").status("01") == "ok"
+    (tmp_path / "labs" / "model").mkdir(parents=True)
+    assert check(tmp_path).last == "2 passed, 0 failed"
+    assert check(tmp_path, "--env", "OMP_NUM_THREADS=2").status("01") == "ok"
+    assert check(tmp_path).status("01") == "cached"
+
+
+def test_only_a_few_entries_are_kept_for_a_notebook(tmp_path: Path) -> None:
+    for number in range(6):
+        write_book(tmp_path, {"01-one": [code("a", f"print({number})", f"{number}\n")]})
+        assert check(tmp_path).code == 0
+    assert len(list((tmp_path / ".cache" / "checker").glob("01.*.json"))) == 4
+    assert len(list((tmp_path / ".cache" / "checker").glob("library.*.json"))) == 4
+    assert check(tmp_path).status("01") == "cached"
+
+
+def test_a_notebook_counts_by_its_code_alone(tmp_path: Path) -> None:
+    def digest(cells: list[CellDict]) -> str:
+        write_chapter(tmp_path, "01-one", cells)
+        return Tree(tmp_path).digest("chapters/01-one.ipynb")
+
+    plain = digest([md("m", "a"), code("a", "print(1)", "1\n")])
+    assert plain == digest([md("m", "b"), code("a", "print(1)", "2\n", count=7)])
+    assert plain != digest([md("m", "a"), code("a", "print(2)", "1\n")])
+    assert Tree(tmp_path).digest("chapters/none.txt") == "absent"
