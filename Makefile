@@ -8,15 +8,17 @@ PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
+# JupyterLab refuses to run as root, as which containers do, unless told.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 STAMP := $(VENV)/.built-from-lock
-# Run in one go: a failed check is not followed by a test run that hides it.
+# A heading before each step.
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock
-	$(call say,Building the environment in $(VENV) from requirements.lock)
+	$(call say,Building the environment in $(VENV) from requirements.lock: about a minute$(,) 2 GB)
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; the book needs 3.11 or newer: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
@@ -45,7 +47,7 @@ test: $(STAMP) ## everything: the library, the chapters without the cache, the l
 	@$(PY) -m pytest
 
 read: $(STAMP) ## open the chapters in JupyterLab
-	@$(PY) -m jupyterlab --notebook-dir . --LabApp.default_url=/lab/tree/chapters/00-notation.ipynb
+	@$(PY) -m jupyterlab $(AS_ROOT) --notebook-dir . --LabApp.default_url=/lab/tree/chapters/00-notation.ipynb
 
 lint: $(STAMP) ## check prose, numbers, references and notebook form; FIX=1 mends what is mechanical
 	@$(PY) scripts/lint_book.py $(if $(FIX),--fix)
@@ -71,8 +73,8 @@ lock: ## resolve pyproject.toml anew into requirements.lock (needs pip-tools)
 	    --constraint constraints.txt --output-file requirements.lock pyproject.toml
 	@sed -i.bak 's/^\(torch==[0-9.]*\)+cpu$$/\1/' requirements.lock && rm requirements.lock.bak
 
-clean: ## remove the environment and the caches
-	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove the environment, the caches and what pip left behind
+	@rm -rf $(VENV) build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 # A literal comma inside a $(call).
 , := ,

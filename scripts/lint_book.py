@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BookError as error:
         _print(error.problems)
         return 2
+    except OSError as error:
+        print(f"cannot read or write: {error}", file=sys.stderr)
+        return 2
     _print(report.problems)
     print(_summary(report))
     return 1 if report.errors or (arguments.strict and report.warnings) else 0

@@ -264,7 +264,9 @@ def stubborn(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["--spawn", "-j"], ids=["spawn", "fork"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["sigkill", "ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["sigkill", "ctrl-c", "sigterm"]
+)
 def test_nothing_survives_the_checker(stubborn: Path, number: signal.Signals, how: str) -> None:
     options = [how] if how == "--spawn" else [how, "2"]
     scratch = stubborn / "scratch"

@@ -376,3 +376,9 @@ class TestTheBooksOwn:
     def test_every_committed_figure_is_fresh_and_has_a_script(self) -> None:
         assert figure_scripts.find_scripts(ROOT), "the book has figures"
         assert make_figures.main(["--check"]) == 0
+
+
+def test_no_figures_folder_is_exit_code_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--check"], ["--list"]):
+        assert make_figures.main(["--root", str(tmp_path / "gone"), *arguments]) == 2
+        assert f"{tmp_path / 'gone'}: no folder figures/" in capsys.readouterr().err

@@ -50,6 +50,30 @@ def test_a_book_that_cannot_be_read_exits_with_2(tmp_path, capsys):
     assert "no such folder" in output
 
 
+@pytest.mark.parametrize("name", ["sources.md", "README.md", "pyproject.toml"])
+def test_a_file_that_is_not_utf8_exits_with_2_and_is_named(tmp_path, capsys, name):
+    root = CleanBook(tmp_path).write()
+    (root / name).write_bytes(b"caf\xe9\n")
+    status, output = run(capsys, "--root", str(root))
+    assert status == 2
+    assert f"{name}: error: not UTF-8: byte 3" in output
+
+
+def test_settings_that_are_not_toml_exit_with_2(tmp_path, capsys):
+    root = CleanBook(tmp_path).write()
+    (root / "pyproject.toml").write_text("[[[\n")
+    status, output = run(capsys, "--root", str(root))
+    assert (status, "pyproject.toml: error: not TOML" in output) == (2, True)
+
+
+def test_a_chapter_that_cannot_be_opened_exits_with_2(tmp_path, capsys):
+    root = CleanBook(tmp_path).write()
+    (root / "chapters" / "09-folder.ipynb").mkdir()
+    assert lint_book.main(["--root", str(root)]) == 2
+    captured = capsys.readouterr()
+    assert "09-folder.ipynb" in captured.out + captured.err
+
+
 def test_an_unknown_prefix_exits_with_2_and_known_ones_select(tmp_path, capsys):
     root = str(CleanBook(tmp_path).write())
     status, output = run(capsys, "--root", root, "07")

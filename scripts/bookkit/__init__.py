@@ -4,7 +4,7 @@ The book
     notebook        the model of a chapter: read, normalise, write
     problems        a finding and its place, for people and for GitHub
     sources         the ledger sources.md
-    plan.toml       the parts and chapters of the book, written or not
+    plan, plan.toml the parts and chapters of the book, written or not
 
 The library (build_library.py)
     saves           what each saved cell imports, defines and needs

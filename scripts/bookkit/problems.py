@@ -63,3 +63,14 @@ def relative(path: Path, root: Path) -> str:
         return path.resolve().relative_to(root.resolve()).as_posix()
     except ValueError:
         return path.as_posix()
+
+
+def read_text(path: Path, root: Path) -> str:
+    """Return a file's text; BookError names the file when it cannot be read or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: byte {error.start} is {error.reason}"
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    raise BookError(Problem(relative(path, root), None, None, message))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .problems import Problem
+from .problems import Problem, read_text
 
 KEY = re.compile(r"[a-z0-9]+(?:[-_.:][a-z0-9]+)*")
 HEADER = ("claim", "where in it", "read", "checked")
@@ -53,7 +53,7 @@ def load_ledger(root: Path, today: datetime.date | None = None) -> Ledger:
     path = root / FILE
     if not path.is_file():
         return Ledger({}, ())
-    return parse_ledger(path.read_text(encoding="utf-8"), today or datetime.datetime.now(datetime.UTC).date())
+    return parse_ledger(read_text(path, root), today or datetime.datetime.now(datetime.UTC).date())
 
 
 def parse_ledger(text: str, today: datetime.date) -> Ledger:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..notebook import Cell
-from ..problems import Problem
+from ..problems import Problem, read_text
 from ..sources import FILE
 from .context import CITATION, Context, Page, Placed, citations
 from .markdown import parse
@@ -79,7 +79,7 @@ def _uncited(context: Context) -> Iterator[Problem]:
     for name in ("README.md", "editorial-guide.md"):
         path = context.root / name
         if path.is_file():
-            cited |= {key for block in parse(path.read_text("utf-8")) for key, _ in citations(block.text)}
+            cited |= {key for block in parse(read_text(path, context.root)) for key, _ in citations(block.text)}
     for key, source in context.ledger.entries.items():
         if key not in cited:
             message = f"source {key!r} is cited nowhere"

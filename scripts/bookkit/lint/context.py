@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..notebook import Book, Cell, Chapter, load_book
-from ..problems import Problem
+from ..plan import planned
+from ..problems import BookError, Problem, read_text
 from ..sources import Ledger, load_ledger
 from .codes import CODES
 from .markdown import Block, parse
 
-PLAN = Path(__file__).resolve().parent.parent / "plan.toml"
 SECTION = re.compile(r"(?P<number>(?:\d+|[A-Z])\.\d+) (?P<title>\S.*)")
 CAPTION = re.compile(r"(?P<kind>Figure|Table) (?P<number>(?:\d+|[A-Z])\.\d+)\.")
 EXERCISE = re.compile(r"Exercise (?P<number>(?:\d+|[A-Z])\.\d+)\s*(?P<grade>★*)")
@@ -185,9 +185,8 @@ class Context:
         """Read everything under `root`; `keys` selects the chapters to report on, all when empty."""
         root = root.resolve()
         book = load_book(root)
-        path = root / "pyproject.toml"
-        settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        plan = {entry["key"]: entry["title"] for entry in tomllib.loads(PLAN.read_text(encoding="utf-8"))["chapter"]}
+        settings = _settings(root)
+        plan = {key: chapter.title for key, chapter in planned().items()}
         selected = frozenset(keys) or frozenset(chapter.key for chapter in book.chapters)
         return cls(root, book, settings, load_ledger(root), plan, selected)
 
@@ -216,6 +215,14 @@ class Context:
     def section_of(self, section: str, name: str) -> Any:
         """Return `[tool.bookkit] name` and the like from pyproject.toml, None when absent."""
         return self.settings.get("tool", {}).get(section, {}).get(name)
+
+
+def _settings(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
+    try:
+        return tomllib.loads(read_text(path, root)) if path.is_file() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise BookError(Problem(path.name, None, None, f"not TOML: {error}")) from error
 
 
 def key_of(prefix: str) -> str:

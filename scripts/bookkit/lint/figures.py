@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from ..problems import Problem, relative
+from ..problems import Problem, read_text, relative
 from .context import CAPTION, Context, Page, Placed
 from .markdown import Piece
 
@@ -93,7 +93,7 @@ def _is_shown(context: Context, name: str) -> bool:
         return True
     documents = ("README.md", "editorial-guide.md")
     paths = (context.root / document for document in documents)
-    return any(f"figures/{name}" in path.read_text(encoding="utf-8") for path in paths if path.is_file())
+    return any(f"figures/{name}" in read_text(path, context.root) for path in paths if path.is_file())
 
 
 def _active(name: str, root: ElementTree.Element) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..problems import BookError, Problem
+from ..problems import BookError, Problem, read_text
 from .codes import CODES
 from .context import Context, Page
 from .markdown import HOLE, Block, parse
@@ -101,7 +101,7 @@ def _documents(context: Context) -> Iterator[tuple[str, Block]]:
     for name in DOCUMENTS:
         path = context.root / name
         if path.is_file():
-            for block in parse(path.read_text(encoding="utf-8")):
+            for block in parse(read_text(path, context.root)):
                 yield name, block
 
 

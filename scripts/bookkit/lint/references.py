@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from ..problems import Problem
+from ..problems import Problem, read_text
 from .context import Context, Mark, Page, Placed, key_of
 from .markdown import Block, Piece, anchor, parse
 
@@ -101,7 +101,7 @@ def _mentions(context: Context, page: Page, placed: Placed) -> Iterator[Problem]
 def _unresolved(context: Context, page: Page, kind: str, number: str) -> tuple[str, str] | None:
     prefix = number.split(".")[0]
     if key_of(prefix) not in context.plan:
-        return "L503", f"{kind} {number}: the plan has no chapter {prefix}"
+        return "L503", f"{kind} {number}: the plan (scripts/bookkit/plan.toml) has no chapter {prefix}"
     target = context.by_prefix(prefix)
     if kind == "chapter" or target is None:
         return None  # a chapter that is planned and not yet written resolves
@@ -158,7 +158,7 @@ def _document_links(context: Context, name: str) -> Iterator[Problem]:
     path = context.root / name
     if not path.is_file() or not context.whole:
         return
-    for block in parse(path.read_text(encoding="utf-8")):
+    for block in parse(read_text(path, context.root)):
         for piece in [*block.of("link"), *block.of("image")]:
             parts = urlsplit(piece.target)
             if parts.scheme or not parts.path:
