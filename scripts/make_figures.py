@@ -2,12 +2,14 @@
 
 Exit 0: every figure is fresh. 1: a script failed, drew something invalid, or (with --check) a file is stale.
 2: no folder figures/, a name that matches no figure, or a file that cannot be read or written.
+130, 143: interrupted, terminated.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -33,12 +35,16 @@ def main(argv: list[str] | None = None) -> int:
     if not (options.root / "figures").is_dir():
         print(f"{options.root}: no folder figures/ here", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
         return _run(options)
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
     except OSError as error:
         print(f"cannot read or write: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import make_figures
 import pytest
+from checking import wait_until
 
 from bookkit import figure_scripts
 from bookkit import figures as fig
@@ -382,3 +384,18 @@ def test_no_figures_folder_is_exit_code_two(tmp_path: Path, capsys: pytest.Captu
     for arguments in ([], ["--check"], ["--list"]):
         assert make_figures.main(["--root", str(tmp_path / "gone"), *arguments]) == 2
         assert f"{tmp_path / 'gone'}: no folder figures/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupted_run_leaves_no_folder_and_no_traceback(book: Path, number: signal.Signals) -> None:
+    (book / "figures" / "ch01_one.py").write_text("import time\ntime.sleep(1.5)\n" + GOOD.format(label="one"))
+    scratch = book / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, make_figures.__file__, "--root", str(book), "ch01"]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE)
+    assert wait_until(lambda: any(scratch.glob("figures-*/*")))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, b"Traceback" in errors) == (128 + number, False)
+    assert list(scratch.iterdir()) == []
+    assert not (book / "figures" / "ch01-one.svg").exists()

@@ -242,15 +242,20 @@ def table(report: Report) -> Table:
         made.add_row(
             name,
             f"{seconds:.1f}",
-            f"{statistics.median(wall):.1f}",
-            f"{min(wall):.1f}–{max(wall):.1f}",
+            _times(statistics.median(wall)),
+            f"{_times(min(wall))}–{_times(max(wall))}",
             f"{used:.1f}",
-            f"{statistics.median(cpu):.1f}",
+            _times(statistics.median(cpu)),
             f"{peak:.0f}",
-            f"{statistics.median(memory):.1f}",
+            _times(statistics.median(memory)),
             _result(runs),
         )
     return made
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio with one decimal, below 1 with two."""
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
 
 
 def _numbers(run: Run) -> tuple[float, float, float]:
@@ -268,7 +273,7 @@ def _result(runs: Iterable[Run]) -> str:
 
 def chapter_table(report: Report) -> Table:
     """Return the seconds of each notebook under the checker without its cache: median and range."""
-    made = Table(title="seconds by notebook, checker without its cache")
+    made = Table(title="seconds by notebook, no cache", caption="not in these: starting and importing, once a run")
     made.add_column("notebook")
     made.add_column("median", justify="right")
     made.add_column("range", justify="right")
