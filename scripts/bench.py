@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.rounds < 1:
         print(f"--rounds {options.rounds}: at least one", file=sys.stderr)
         return 2
+    if options.json and not options.json.resolve().parent.is_dir():
+        print(f"--json {options.json}: no such folder: {options.json.resolve().parent}", file=sys.stderr)
+        return 2
     try:
         with tempfile.TemporaryDirectory(prefix="bench-book-") as folder:
             root = options.root.resolve()

@@ -38,7 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.removeprefix("-").isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number of notebooks")
     return value

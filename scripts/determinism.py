@@ -13,7 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bookkit.checker import Refused, make_plan
 from bookkit.determinism import LEGEND, Outcome, choose, probe, run_all, summary, table
+from bookkit.problems import BookError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,6 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             why = setting.missing(probe())
             print(f"{setting.name:15} {setting.what}" + (f" [not here: {why}]" if why else ""))
         return 0
+    try:
+        plan = make_plan(options.root.resolve(), options.prefixes, remember=False)
+    except (Refused, BookError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if plan.problems or options.jobs < 1:
+        print(*(plan.problems or [f"-j {options.jobs}: at least one notebook at once"]), sep="\n", file=sys.stderr)
+        return 2
     outcomes = run_all(settings, options.root, options.prefixes, options.jobs, lambda line: print(line, flush=True))
     show(outcomes)
     return exit_code(outcomes)

@@ -24,14 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in fix(root, keys) if arguments.fix else ():
             print(f"{name}: rewritten")
         report = lint(root, keys)
+        _print(report.problems)
+        print(_summary(report), flush=True)
     except BookError as error:
         _print(error.problems)
+        return 2
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except OSError as error:
         print(f"cannot read or write: {error}", file=sys.stderr)
         return 2
-    _print(report.problems)
-    print(_summary(report))
     return 1 if report.errors or (arguments.strict and report.warnings) else 0
 
 

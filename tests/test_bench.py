@@ -125,6 +125,7 @@ class TestCommand:
             (["--rounds", "0"], "--rounds 0: at least one"),
             (["--synthetic", "1,3,0", "77"], "no notebook of this book starts with 77"),
             (["--root", "/no/such/book"], "no such folder"),
+            (["--json", "/no/such/folder/bench.json"], "no such folder: /no/such/folder"),
         ],
     )
     def test_wrong_arguments_exit_2(

@@ -179,7 +179,17 @@ class TestRuns:
 
     def test_an_unknown_chapter_is_an_error_not_a_pass(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main(["--root", str(book), "--settings", "time-zone", "77"]) == 2
-        assert "did not run: the checker ended with 2" in capsys.readouterr().out
+        assert "no chapter starts with '77'; there are" in capsys.readouterr().err
+
+    def test_a_folder_without_a_book_and_no_jobs_are_errors_before_anything_runs(
+        self, book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert script.main(["--root", str(tmp_path / "nowhere")]) == 2
+        assert script.main(["--root", str(book), "-j", "0"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "a book has chapters/" in said.err
+        assert "-j 0: at least one notebook at once" in said.err
 
     def test_an_unknown_setting_is_an_error(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main(["--root", str(book), "--settings", "moon"]) == 2

@@ -128,3 +128,14 @@ def test_the_books_notebooks_are_valid_by_nbformats_schema():
 
 def test_the_book_has_no_error():
     assert [str(problem) for problem in lint(ROOT).problems if problem.level == "error"] == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path):
+    book = CleanBook(tmp_path)
+    for number in range(400):
+        book.prose(f"This is the the reward of step {number % 10}, and it is is large.")
+    root = book.write()
+    command = f"{sys.executable} {ROOT / 'scripts' / 'lint_book.py'} --root {root} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert "L802" in done.stdout
+    assert done.stderr == ""

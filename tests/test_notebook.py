@@ -143,9 +143,18 @@ def test_text_that_is_no_notebook_is_refused_with_its_line(tmp_path):
     path = put(tmp_path, '{"cells": [\n  oops')
     with pytest.raises(BookError, match=r"not JSON: Expecting value at line 2, column 3"):
         load_chapter(path, tmp_path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(BookError, match="nested too deeply"):
+        load_chapter(path, tmp_path)
     path.write_bytes(b'{"cells": "\xff"}')
     with pytest.raises(BookError, match="not UTF-8: byte 11"):
         load_chapter(path, tmp_path)
+
+
+def test_a_folder_in_the_place_of_a_notebook_is_named(tmp_path):
+    (tmp_path / "chapters" / "01-intro.ipynb").mkdir(parents=True)
+    with pytest.raises(BookError, match=r"chapters/01-intro\.ipynb: error: cannot be read: Is a directory"):
+        load_book(tmp_path)
 
 
 def test_a_file_name_without_a_chapter_number_is_refused(tmp_path):

@@ -204,7 +204,8 @@ def load_book(root: Path) -> Book:
         ("solutions", root / "chapters" / "solutions"),
     )
     if not folders[0][1].is_dir():
-        raise BookError(Problem(relative(folders[0][1], root), None, None, "no such folder: a book has chapters/"))
+        message = f"no such folder: {folders[0][1]}; a book has chapters/"
+        raise BookError(Problem(relative(folders[0][1], root), None, None, message))
     for kind, folder in folders:
         for path in sorted(folder.glob("*.ipynb")):
             try:
@@ -255,6 +256,10 @@ def _read(path: Path, name: str) -> tuple[dict[str, Any], str]:
     try:
         text = path.read_bytes().decode("utf-8")
         raw = json.loads(text)
+    except OSError as error:
+        raise BookError(Problem(name, None, None, f"cannot be read: {error.strerror}")) from error
+    except RecursionError as error:
+        raise BookError(Problem(name, None, None, "not a notebook: its JSON is nested too deeply")) from error
     except UnicodeDecodeError as error:
         raise BookError(Problem(name, None, None, f"not UTF-8: byte {error.start} is {error.reason}")) from error
     except json.JSONDecodeError as error:

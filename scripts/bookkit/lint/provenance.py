@@ -18,10 +18,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..notebook import Cell
-from ..problems import Problem
+from ..problems import BookError, Problem, read_text, relative
 from . import arithmetic
 from .context import CAPTION, Context, Page, Placed, citations, key_of
 from .markdown import Block, Piece
@@ -137,7 +138,16 @@ class Provenance:
         for name in sorted(set(names)):
             path = folder / "data" / name
             if path.is_file():
-                yield from _leaves(json.loads(path.read_text(encoding="utf-8")))
+                yield from _leaves(_json(path, self.context.root))
+
+
+def _json(path: Path, root: Path) -> Any:
+    """Return a data file's content; BookError names it when it is not JSON."""
+    try:
+        return json.loads(read_text(path, root))
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise BookError(Problem(relative(path, root), None, None, message, file_line=error.lineno)) from error
 
 
 def _page_readings(page: Page) -> Iterator[Reading]:
