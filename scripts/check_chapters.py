@@ -10,12 +10,12 @@ Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run, 13
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
 
 from bookkit import check_cli
+from bookkit.runner import usable_cores
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -52,8 +52,7 @@ def _seconds(text: str) -> float:
 
 
 def _cores() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(4, cores)
+    return min(4, usable_cores())
 
 
 def main(argv: list[str] | None = None) -> int:

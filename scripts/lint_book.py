@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bookkit.lint import CODES, Report, fix, lint, select
-from bookkit.problems import BookError, Problem
+from bookkit.problems import BookError, count, tell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,10 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in fix(root, keys) if arguments.fix else ():
             print(f"{name}: rewritten")
         report = lint(root, keys)
-        _print(report.problems)
+        tell(report.problems)
         print(_summary(report), flush=True)
     except BookError as error:
-        _print(error.problems)
+        tell(error.problems)
         return 2
     except BrokenPipeError:  # the reader, `head` for one, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,23 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print(problems: Sequence[Problem]) -> None:
-    annotate = os.environ.get("GITHUB_ACTIONS") == "true"
-    for problem in problems:
-        print(problem)
-        if annotate:
-            print(problem.github())
-
-
 def _summary(report: Report) -> str:
     tally = report.tally
     numbers = f"{tally.seen} numbers in prose: {tally.unexplained} unexplained, {tally.noted} by a note in the cell"
-    found = f"{_count(report.errors, 'error')}, {_count(report.warnings, 'warning')}"
-    return f"{_count(report.notebooks, 'notebook')}: {found}. {numbers}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    found = f"{count(report.errors, 'error')}, {count(report.warnings, 'warning')}"
+    return f"{count(report.notebooks, 'notebook')}: {found}. {numbers}."
 
 
 def _list_codes() -> None:

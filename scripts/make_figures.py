@@ -8,13 +8,12 @@ Exit 0: every figure is fresh. 1: a script failed, drew something invalid, or (w
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
 
 from bookkit.figure_scripts import Result, draw_all, find_scripts, orphans, select, write_changed
-from bookkit.problems import Problem, relative
+from bookkit.problems import Problem, relative, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -80,10 +79,7 @@ def _report(results: list[Result], problems: list[Problem], check: bool) -> None
     for result in results:
         if result.changed and not result.error and not check:
             print(f"wrote {result.target.name}")
-    for problem in problems:
-        print(problem, file=sys.stderr)
-        if os.environ.get("GITHUB_ACTIONS"):
-            print(problem.github())
+    tell(problems, sys.stderr)
     failed = sum(bool(result.error) for result in results)
     changed = sum(result.changed and not result.error for result in results)
     same = len(results) - failed - changed

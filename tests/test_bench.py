@@ -13,8 +13,9 @@ from rich.console import Console
 from bookkit import bench
 from bookkit.bench import BASE, Report, Run, Synthetic
 from bookkit.notebook import dump, load_book, normalise
+from bookkit.runner import usable_cores
 
-ROWS = [BASE, f"checker, no cache, -j {bench.cores()}", "checker, cached", "nbval", "nbmake, comparing nothing"]
+ROWS = [BASE, f"checker, no cache, -j {usable_cores()}", "checker, cached", "nbval", "nbmake, comparing nothing"]
 
 
 def shown(report: Report) -> str:

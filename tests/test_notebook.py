@@ -5,8 +5,10 @@ import os
 import stat
 
 import pytest
+import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import code, md
 
 from bookkit.notebook import (
     as_lines,
@@ -22,24 +24,9 @@ from bookkit.notebook import (
 from bookkit.problems import BookError, Problem
 
 
-def code(cell_id, source, outputs=(), count=None, **metadata):
-    return {
-        "cell_type": "code",
-        "id": cell_id,
-        "source": as_lines(source),
-        "metadata": metadata,
-        "outputs": list(outputs),
-        "execution_count": count,
-    }
-
-
-def markdown(cell_id, source, **metadata):
-    return {"cell_type": "markdown", "id": cell_id, "source": as_lines(source), "metadata": metadata}
-
-
 def notebook(cells, **book):
     book = {"chapter": "01", "module": "intro", "title": "Intro", "question": "Why?"} | book
-    return normalise({"cells": cells, "metadata": {"agentrl": book}, "nbformat": 4, "nbformat_minor": 5})
+    return synthetic.notebook(cells, **book)
 
 
 def put(root, raw, name="01-intro.ipynb", folder="chapters"):
@@ -55,9 +42,9 @@ def messages(error):
 
 def test_a_chapter_knows_its_cells(tmp_path):
     cells = [
-        markdown("title", "# Intro"),
-        code("imports", "#@save\nimport math", count=1),
-        code("show", "print(math.tau)", stdout_output("6.28\n"), count=2, agentrl={"output": "lab"}, tags=["t"]),
+        md("title", "# Intro"),
+        code("imports", "#@save\nimport math"),
+        code("show", "print(math.tau)", "6.28\n", output="lab", tags=["t"]),
     ]
     chapter = load_chapter(put(tmp_path, notebook(cells)), tmp_path)
     assert (chapter.key, chapter.slug, chapter.module, chapter.question) == ("01", "intro", "intro", "Why?")
@@ -86,7 +73,7 @@ def test_the_save_mark_is_the_whole_first_line(tmp_path, source, options):
 
 
 def test_file_lines_point_into_the_file(tmp_path):
-    cells = [markdown("title", "# One\ntwo"), code("show", "x = 1\nprint(x)", stdout_output("1\n"), count=1)]
+    cells = [md("title", "# One\ntwo"), code("show", "x = 1\nprint(x)", "1\n")]
     path = put(tmp_path, notebook(cells))
     chapter = load_chapter(path, tmp_path)
     lines = path.read_text().split("\n")
@@ -203,7 +190,7 @@ def test_a_folder_without_chapters_is_refused(tmp_path):
 def test_normalise_drops_what_jupyter_adds_and_loses_nothing_else():
     streams = [{"output_type": "stream", "name": "stdout", "text": part} for part in ("one\n", "two\n")]
     picture = {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {}}
-    cell = code("a", "\r\nprint(1)\r\n", [streams[0], picture, streams[1]], count=4, trusted=True, tags=[])
+    cell = code("a", "\r\nprint(1)\r\n", outputs=[streams[0], picture, streams[1]], count=4, trusted=True, tags=[])
     raw = {"cells": [cell], "metadata": {"kernelspec": {"name": "conda"}, "widgets": {}}, "nbformat": 4}
     clean = normalise(raw)
     assert clean["cells"][0]["metadata"] == {}
@@ -216,7 +203,7 @@ def test_normalise_drops_what_jupyter_adds_and_loses_nothing_else():
 
 
 def test_trailing_blanks_go_from_prose_and_stay_in_code():
-    raw = notebook([markdown("m", "a  \nb"), code("c", 's = """a  \n"""')])
+    raw = notebook([md("m", "a  \nb"), code("c", 's = """a  \n"""')])
     assert [as_text(cell["source"]) for cell in raw["cells"]] == ["a\nb", 's = """a  \n"""']
 
 
@@ -228,7 +215,7 @@ def test_lines_join_to_the_text_they_came_from(text):
 def test_dump_is_what_nbformat_writes():
     import nbformat
 
-    raw = notebook([markdown("m", "héllo · ★"), code("c", "print(1)", stdout_output("1\n"), count=1)])
+    raw = notebook([md("m", "héllo · ★"), code("c", "print(1)", "1\n")])
     assert nbformat.writes(nbformat.from_dict(raw)) + "\n" == dump(raw)
     nbformat.validate(nbformat.from_dict(raw))
 

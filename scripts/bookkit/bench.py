@@ -26,6 +26,7 @@ import psutil
 from rich.table import Table
 
 from .notebook import KERNEL, Book, as_lines, dump, load_book, stdout_output, write_atomic
+from .runner import usable_cores
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 BASE = "checker, no cache"
@@ -99,17 +100,12 @@ def machine() -> dict[str, Any]:
     packages = ("torch", "ipython", "ipykernel", "pytest", "nbval", "nbmake")
     return {
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": cores(),
+        "cores": usable_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "load_at_start": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         **{name: _version(name) for name in packages},
     }
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(package: str) -> str:
@@ -126,7 +122,7 @@ def runners(root: Path, prefixes: Sequence[str], notebooks: Sequence[Path]) -> l
     paths = tuple(str(path) for path in notebooks)
     made = [
         Runner(BASE, (*check, "--no-cache", "-j", "1", *prefixes)),
-        Runner(f"checker, no cache, -j {cores()}", (*check, "--no-cache", "-j", str(cores()), *prefixes)),
+        Runner(f"checker, no cache, -j {usable_cores()}", (*check, "--no-cache", "-j", str(usable_cores()), *prefixes)),
         Runner("checker, cached", (*check, "-j", "1", *prefixes), warm=True),
         Runner("nbval", (*pytest, "-p", "nbval.plugin", "--nbval", *paths)),
         Runner("nbmake, comparing nothing", (*pytest, "-p", "nbmake.pytest_plugin", "--nbmake", *paths)),

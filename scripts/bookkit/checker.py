@@ -275,17 +275,28 @@ def judge(job: Job, run: NotebookRun, names: Names, cached: bool = False) -> Not
 
 
 def _judge_cell(cell: Cell, run: CellRun, wanted: bool, stopped: str) -> CellVerdict:
+    verdict = verdict_on_run(cell, run, wanted, f"cell {stopped}")
+    if verdict.status == "passed" and not verdict.failures:
+        _compare(verdict, cell, run)
+    if verdict.failures:
+        verdict.stderr = last_lines(run.stderr)
+    return verdict
+
+
+def last_lines(stderr: str) -> str:
+    """Return the end of what a cell wrote to stderr, as a report shows it."""
+    return "\n".join(stderr.rstrip().splitlines()[-STDERR_LINES:])
+
+
+def verdict_on_run(cell: Cell, run: CellRun, wanted: bool, stopper: str) -> CellVerdict:
+    """Return what is to be said of a cell before its output is looked at: how it failed, or why it did not run."""
     verdict = CellVerdict(cell, "passed", list(run.failures), seconds=run.seconds)
     if not cell.source.strip():
         verdict.failures.append(Failure("record", "the code cell is empty"))
     elif not wanted:
         verdict.status, verdict.skipped = "skipped", "needs the real model, which is not here"
-    elif not run.ran:
-        verdict.status, verdict.skipped = "skipped", f"not run: cell {stopped} failed"
-    elif not run.failures:
-        _compare(verdict, cell, run)
-    if verdict.failures:
-        verdict.stderr = "\n".join(run.stderr.rstrip().splitlines()[-STDERR_LINES:])
+    elif not run.ran and not run.failures:
+        verdict.status, verdict.skipped = "skipped", f"not run: {stopper} failed"
     return verdict
 
 

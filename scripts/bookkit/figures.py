@@ -78,7 +78,6 @@ SERIES: tuple[tuple[str, str | tuple[int, tuple[int, ...]], str], ...] = (
     ("#8a6d00", (0, (8, 2)), "P"),
     ("#3d6ea8", (0, (3, 1, 1, 1)), "X"),
 )
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "++")
 
 
 @dataclass(frozen=True)

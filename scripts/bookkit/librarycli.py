@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from rich.text import Text
 
 from .library import SavedName, build, diff_package, names, write_package
 from .notebook import load_book
-from .problems import BookError, Problem
+from .problems import BookError, Problem, count, on_github, tell
 from .saves import PACKAGE
 
 
@@ -36,7 +34,7 @@ def run(request: Request) -> int:
     try:
         return _run(request)
     except BookError as error:
-        _tell(error.problems)
+        tell(error.problems, sys.stderr)
     except OSError as error:
         print(f"cannot read or write: {error}", file=sys.stderr)
     return 2
@@ -55,7 +53,7 @@ def _run(request: Request) -> int:
     if request.list_names:
         _print_names(found)
         return 0
-    size = f"{PACKAGE}: {_count(len(files) - 2, 'module')}, {_count(len(found), 'name')}"
+    size = f"{PACKAGE}: {count(len(files) - 2, 'module')}, {count(len(found), 'name')}"
     if request.check:
         return _check(files, folder, size)
     changes = write_package(files, folder)
@@ -63,15 +61,11 @@ def _run(request: Request) -> int:
     return 0
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _check(files: dict[str, str], folder: Path, size: str) -> int:
     diff = diff_package(files, folder)
     print(diff, end="")
     print(f"{size}, {'stale: run `make library`' if diff else 'up to date'}")
-    if diff and _on_github():
+    if diff and on_github():
         paths = sorted({line[6:] for line in diff.split("\n") if line.startswith(("--- a/", "+++ b/"))})
         for path in paths:
             print(Problem(path, None, None, "stale: run `make library` and commit the result").github())
@@ -86,14 +80,3 @@ def _print_names(found: list[SavedName]) -> None:
         table.add_row(*(Text(text, overflow="fold") for text in row))
     # Elsewhere than in a terminal the width would be 80, too narrow for six columns.
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def _on_github() -> bool:
-    return os.environ.get("GITHUB_ACTIONS") == "true"
-
-
-def _tell(problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        print(problem, file=sys.stderr)
-        if _on_github():
-            print(problem.github())

@@ -6,13 +6,12 @@ lines, and a newline at the end, which is also how Jupyter saves it; `normalise`
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +24,7 @@ CELL_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SAVE_LINE = re.compile(r"#\s*@save\b(?P<options>.*)")
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 OUTPUT_CLASSES = ("exact", "lab")
+ROLES = ("stub", "solution", "test")
 
 Kind = Literal["chapter", "solutions"]
 
@@ -440,16 +440,24 @@ def dump(raw: dict[str, Any]) -> str:
 
 def write_atomic(path: Path, text: str) -> None:
     """Write text to a temporary file beside `path`, then rename: a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    write_all_atomic({path: text})
+
+
+def write_all_atomic(files: Mapping[Path, str]) -> None:
+    """Write every file beside its place, then rename all, in order: a failure while writing leaves the old ones."""
+    staged: dict[Path, Path] = {}
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+            staged[Path(name)] = path
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        for temporary, path in staged.items():
+            os.replace(temporary, path)
+    finally:
+        for temporary in staged:
+            temporary.unlink(missing_ok=True)

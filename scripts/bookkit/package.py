@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .notebook import Book
+from .notebook import Book, write_all_atomic
 from .problems import BookError, Problem
 from .render import block_heading, is_generated
 from .saves import PACKAGE, unix
@@ -198,7 +198,7 @@ def write_package(files: dict[str, str], folder: Path) -> list[str]:
     present = read_package(folder)
     new = {name: text for name, text in files.items() if present.get(name) != text.encode()}
     gone = sorted(present.keys() - files.keys())
-    _replace_all({folder / name: new[name] for name in sorted(new, key=lambda n: (n == "__init__.py", n))})
+    write_all_atomic({folder / name: new[name] for name in sorted(new, key=lambda n: (n == "__init__.py", n))})
     for name in gone:
         (folder / name).unlink()
     added = [
@@ -212,23 +212,3 @@ def _rewrote(name: str, old: bytes, new: str) -> str:
     lines = difflib.ndiff(_lines(old.decode("utf-8", errors="backslashreplace")), _lines(new))
     marks = [line[0] for line in lines]
     return f"rewrote {name} (+{marks.count('+')} -{marks.count('-')} lines)"
-
-
-def _replace_all(files: dict[Path, str]) -> None:
-    """Write every file beside its place, then rename them all: a failure while writing leaves the old ones."""
-    staged: dict[Path, Path] = {}
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-            staged[Path(name)] = path
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        for temporary, path in staged.items():
-            os.replace(temporary, path)
-    finally:
-        for temporary in staged:
-            temporary.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 Level = Literal["error", "warning"]
 
@@ -43,6 +44,24 @@ class Problem:
 def _escape(text: str, field: bool = False) -> str:
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if field else text
+
+
+def on_github() -> bool:
+    """Return whether this runs in GitHub Actions, which turns `Problem.github` lines into annotations."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def tell(problems: Iterable[Problem], stream: TextIO | None = None) -> None:
+    """Print problems to a stream (stdout when None), and to stdout their annotations where GitHub listens."""
+    for problem in problems:
+        print(problem, file=stream)
+        if on_github():
+            print(problem.github())
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 error`, `2 errors`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class BookError(Exception):

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from .checker import CellVerdict, NotebookVerdict
 from .notebook import Chapter
-from .problems import Problem
+from .problems import Problem, on_github
 from .runner import Failure, Job
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,7 +27,7 @@ class Report:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stdout
-        self.annotate = os.environ.get("GITHUB_ACTIONS") == "true"
+        self.annotate = on_github()
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line; `style` is for terminals."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .notebook import Cell, Chapter
+from .notebook import ROLES, Cell, Chapter
 from .runner import Failure
 
-ROLES = ("stub", "solution", "test")
 Placed = list[tuple[int, Cell]]
 
 

@@ -149,6 +149,11 @@ def environment(pins: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **pins}
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def usable_memory() -> int:
     """Return the bytes a notebook may use: 8 GiB, or three quarters of a smaller machine's memory."""
     try:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from .checker import CellVerdict, Names, NotebookVerdict, explain
+from .checker import CellVerdict, Names, NotebookVerdict, explain, last_lines, verdict_on_run
 from .compare import differences, render
 from .notebook import Cell, Chapter, dump, normalise, stdout_output, write_atomic
 from .roles import role_failures
@@ -63,18 +63,13 @@ def agreement(job: Job, first: NotebookRun, second: NotebookRun | None, names: N
 
 def _cell_verdict(job: Job, cell: Cell, index: int, runs: list[NotebookRun]) -> CellVerdict:
     each = [run.cells[index] for run in runs]
-    verdict = CellVerdict(cell, "passed", seconds=sum(run.seconds for run in each))
     failing = next((run for run in each if run.failures), None)
-    if not cell.source.strip():
-        verdict.failures.append(Failure("record", "the code cell is empty"))
-    elif not job.run[index]:
-        verdict.status, verdict.skipped = "skipped", "needs the real model, which is not here"
-    elif failing is not None:
-        verdict.failures = list(failing.failures)
-        verdict.stderr = "\n".join(failing.stderr.rstrip().splitlines()[-20:])
-    elif not all(run.ran for run in each):
-        verdict.status, verdict.skipped = "skipped", "not run: an earlier cell failed"
-    else:
+    telling = failing or next((run for run in each if not run.ran), each[0])
+    verdict = verdict_on_run(cell, telling, job.run[index], "an earlier cell")
+    verdict.seconds = sum(run.seconds for run in each)
+    if failing is not None:
+        verdict.stderr = last_lines(failing.stderr)
+    elif verdict.status == "passed" and not verdict.failures:
         verdict.failures = _flaws(cell, each)
     if verdict.failures:
         verdict.status = "failed"

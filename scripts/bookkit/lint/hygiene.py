@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..notebook import CELL_ID, KERNEL, OUTPUT_CLASSES, Cell, as_text, dump, normalise
+from ..notebook import CELL_ID, KERNEL, OUTPUT_CLASSES, ROLES, Cell, as_text, dump, normalise
 from ..problems import Problem
 from .context import Context, Page
 
 OUTPUT_LIMIT = 64 * 1024
 TAGS: frozenset[str] = frozenset({"raises-exception"})
-ROLES = ("stub", "solution", "test")
 CELL_KEYS = {
     "chapter": frozenset({"output", "numbers"}),
     "solutions": frozenset({"output", "numbers", "role", "exercise"}),

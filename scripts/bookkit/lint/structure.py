@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from ..notebook import Cell
+from ..notebook import ROLES, Cell
 from ..problems import Problem
 from .context import EXERCISE, Context, Mark, Page, Placed
 from .markdown import words
@@ -15,7 +15,6 @@ from .markdown import words
 DESIGN = "Design questions in practice"
 DESIGN_PARTS = ("Symptom.", "Cause.", "Options.", "Recommendation.")
 PLANTED = re.compile(r"\b(?:silent|planted) faults?\b", re.IGNORECASE)
-ROLES = ("stub", "solution", "test")
 
 
 class Obligations(NamedTuple):
