@@ -25,6 +25,7 @@ The checker (check_chapters.py)
     shell           IPython's shell without a kernel
     libguard        lets a process import one copy of the library and no other
     kernel          the same through a Jupyter kernel
+    drain           lets a kernel's cell end after its output has arrived
     roles           stub, solution and test of an exercise
     compare         recorded text against captured text
     cache           results kept between runs

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import libguard
+from . import drain, libguard
 from .notebook import as_text
 from .runner import (
     CellRun,
@@ -93,11 +93,11 @@ class KernelEngine:
         from jupyter_client.manager import AsyncKernelManager
         from nbclient import NotebookClient
 
-        guard = stage.scratch / "guard.py"
-        guard.write_text(_guard_source(stage.library), encoding="utf-8")
+        start_up = stage.scratch / "start_up.py"
+        start_up.write_text(_start_up_source(stage.library), encoding="utf-8")
         argv = [
             sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
-            "--HistoryManager.enabled=False", "--log-level=ERROR", f"--IPKernelApp.exec_files={guard}",
+            "--HistoryManager.enabled=False", "--log-level=ERROR", f"--IPKernelApp.exec_files={start_up}",
         ]  # fmt: skip
         manager = AsyncKernelManager()
         manager._kernel_spec = KernelSpec(argv=argv, language="python", display_name="Python 3")
@@ -137,14 +137,16 @@ def _fill(run: CellRun, cell: Any) -> None:
         run.failures += display_failures(shown["execute_result"], shown["display_data"])
 
 
-def _guard_source(folder: Path) -> str:
-    """Return what the kernel runs first: install the guard and leave no name behind."""
-    path = Path(libguard.__file__)
+def _start_up_source(folder: Path) -> str:
+    """Return what the kernel runs first: load the guard and the drain by path, and leave no name behind."""
     return (
         "import importlib.util as _util\n"
-        f"_spec = _util.spec_from_file_location('_libguard', {str(path)!r})\n"
-        "_guard = _util.module_from_spec(_spec)\n"
-        "_spec.loader.exec_module(_guard)\n"
-        f"_guard.install({str(folder)!r})\n"
-        "del _util, _spec, _guard\n"
+        "def _load(path):\n"
+        "    spec = _util.spec_from_file_location('_book', path)\n"
+        "    module = _util.module_from_spec(spec)\n"
+        "    spec.loader.exec_module(module)\n"
+        "    return module\n"
+        f"_load({libguard.__file__!r}).install({str(folder)!r})\n"
+        f"_load({drain.__file__!r}).install(get_ipython())\n"
+        "del _util, _load\n"
     )
