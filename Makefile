@@ -37,6 +37,8 @@ test: $(STAMP) ## everything: the library, the chapters without the cache, the l
 	@$(PY) scripts/build_library.py --check
 	$(call say,Do the chapters print what stands under their cells?)
 	@$(PY) scripts/check_chapters.py -j $(JOBS) --no-cache
+	$(call say,Do they print the same with other vector widths$(,) thread counts and MKL code?)
+	@$(PY) scripts/determinism.py --digits -j $(JOBS)
 	$(call say,Prose$(,) numbers$(,) references$(,) sources)
 	@$(PY) scripts/lint_book.py
 	$(call say,Are the figures what their scripts draw?)
@@ -61,11 +63,13 @@ update: $(STAMP) ## record outputs (CHAPTERS="06 07" for some of them)
 figures: $(STAMP) ## draw every figure from its script
 	@$(PY) scripts/make_figures.py
 
-determinism: $(STAMP) ## re-run the book under other CPU settings, thread counts, hash seeds, locales
-	@$(PY) scripts/determinism.py
+determinism: $(STAMP) ## re-run the book under other CPU settings, hash seeds, locales, with controls (ten minutes)
+	@$(PY) scripts/determinism.py --control -j $(JOBS)
 
-bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake
+bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows (half an hour)
 	@$(PY) scripts/bench.py
+	@$(PY) scripts/bench.py --synthetic 20,25,3 --synthetic 20,25,20
+	@$(PY) scripts/bench.py --growth 5,50,200 --rounds 1
 
 lock: ## resolve pyproject.toml anew into requirements.lock (needs pip-tools)
 	@$(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --extra book --extra dev \

@@ -1,7 +1,11 @@
-"""Check the book under other CPU settings, thread counts, hash seeds, locales, time zones and folders.
+"""Check the book under other CPU settings, thread counts, hash seeds, locales, time zones, folders and accounts.
+
+A small planted book runs beside it: cells that show whether a setting arrived, and a training run that follows the
+book's rules on numbers. With --control the same training also runs without them and must differ somewhere.
 
 Exit 0: every cell printed what is recorded under every setting that ran. 1: a cell differed (named, with the first
-line of the difference). 2: an unknown setting or chapter, or the checker could not run.
+line of the difference), or a control never did. 2: an unknown setting or chapter, a setting that did not reach the
+cells, or the checker could not run.
 """
 
 from __future__ import annotations
@@ -13,11 +17,27 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bookkit.checker import Refused, make_plan
-from bookkit.determinism import LEGEND, Outcome, choose, probe, run_all, summary, table
+from bookkit.checker import Plan, Refused, make_plan
+from bookkit.determinism import (
+    LEGEND,
+    Books,
+    Outcome,
+    blind,
+    control_table,
+    run_all,
+    summary,
+    table,
+)
+from bookkit.engines import wanted_modules
+from bookkit.libguard import LIBRARY
+from bookkit.planted import CONTROLS, FULL, SHORT, write_planted
 from bookkit.problems import BookError
+from bookkit.runner import EngineError, Job
+from bookkit.scratch import Scratch
+from bookkit.settings import Setting, choose, numeric_here, this_machine
 
 ROOT = Path(__file__).resolve().parents[1]
+Options = argparse.Namespace
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +46,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("prefixes", nargs="*", metavar="PREFIX", help="chapters to check, all by default")
     made.add_argument("--settings", default="", metavar="A,B", help="settings to try, all by default")
     made.add_argument("--list", action="store_true", help="print the settings, with what this machine lacks, and exit")
-    made.add_argument("-j", "--jobs", type=int, default=1, help="notebooks checked side by side (default 1)")
+    made.add_argument(
+        "--digits",
+        action="store_true",
+        help="the short form for every change: the settings that can change a digit, the chapters that use torch",
+    )
+    made.add_argument("--control", action="store_true", help="also train without the book's rules; must differ")
+    made.add_argument(
+        "--planted",
+        type=int,
+        metavar="N",
+        help=f"iterations of the planted training, 0 for no planted book (default {FULL}, {SHORT} with --digits)",
+    )
+    made.add_argument("-j", "--jobs", type=int, default=1, help="settings tried side by side (default 1)")
     made.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     return made
 
@@ -34,46 +66,100 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the chosen settings and print what differed; return the exit code."""
     options = parser().parse_args(argv)
+    if options.planted is None:
+        options.planted = SHORT if options.digits else FULL
     try:
-        settings = choose([name.strip() for name in options.settings.split(",") if name.strip()])
-    except KeyError as error:
-        print(error.args[0], file=sys.stderr)
-        return 2
-    if options.list:
-        for setting in settings:
-            why = setting.missing(probe())
-            print(f"{setting.name:15} {setting.what}" + (f" [not here: {why}]" if why else ""))
-        return 0
-    try:
+        settings = named_settings(options.settings)
+        if options.list:
+            list_settings(settings)
+            return 0
+        check_options(options)
         plan = make_plan(options.root.resolve(), options.prefixes, remember=False)
-    except (Refused, BookError) as error:
+        if plan.problems:
+            raise Refused("\n".join(map(str, plan.problems)))
+        return try_settings(settings, plan, options)
+    except (Refused, BookError, EngineError) as error:
         print(error, file=sys.stderr)
         return 2
-    if plan.problems or options.jobs < 1:
-        print(*(plan.problems or [f"-j {options.jobs}: at least one notebook at once"]), sep="\n", file=sys.stderr)
-        return 2
-    outcomes = run_all(settings, options.root, options.prefixes, options.jobs, lambda line: print(line, flush=True))
+
+
+def named_settings(names: str) -> list[Setting]:
+    """Return the settings that `--settings` names, all for none; Refused when one does not exist."""
+    try:
+        return choose([name.strip() for name in names.split(",") if name.strip()])
+    except KeyError as error:
+        raise Refused(error.args[0]) from error
+
+
+def check_options(options: Options) -> None:
+    """Raise Refused when a number makes no sense."""
+    if options.jobs < 1:
+        raise Refused(f"-j {options.jobs}: at least one setting at once")
+    if options.planted < 0:
+        raise Refused(f"--planted {options.planted}: a number of iterations, or 0 for no planted book")
+    if options.control and not options.planted:
+        raise Refused("--control trains in the planted book, which --planted 0 leaves out")
+
+
+def list_settings(settings: Sequence[Setting]) -> None:
+    """Print the settings and why some cannot run here."""
+    for setting in settings:
+        why = setting.missing(this_machine())
+        print(f"{setting.name:15} {setting.what}" + (f" [not here: {why}]" if why else ""))
+
+
+def try_settings(settings: Sequence[Setting], plan: Plan, options: Options) -> int:
+    """Run the settings on the book and the planted one, print what came of it; return the exit code."""
+    root, prefixes = options.root, tuple(options.prefixes)
+    if options.digits:
+        settings, prefixes = numeric_here(settings, this_machine()), torch_chapters(plan)
+        root = root if prefixes else None
+        print("chapters that use torch:", ", ".join(prefixes) or "none")
+        if not settings:
+            print("no setting can change a digit on this machine, nothing to do")
+            return 0
+    with Scratch("planted") as folder:
+        planted = write_planted(folder, options.planted, options.control, options.jobs) if options.planted else None
+        books = Books(root, prefixes, planted, options.control)
+        outcomes = run_all(settings, books, options.jobs, lambda line: print(line, flush=True))
     show(outcomes)
     return exit_code(outcomes)
 
 
+def torch_chapters(plan: Plan) -> tuple[str, ...]:
+    """Return the chapters that use torch, themselves or through the library: those that train are among them."""
+    return tuple(dict.fromkeys(job.chapter.key for job in plan.jobs if uses_torch(job)))
+
+
+def uses_torch(job: Job) -> bool:
+    """Return whether a notebook's cells import torch, or a library that does."""
+    cells = [cell.source for cell in job.chapter.code_cells]
+    library = job.library.values() if any(LIBRARY in source for source in cells) else ()
+    return "torch" in wanted_modules([*cells, *library])
+
+
 def show(outcomes: Sequence[Outcome]) -> None:
-    """Print the table, then each difference with its first line, then the summary."""
+    """Print the table, then each difference with its first line, the controls, then the summary."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     lines = [LEGEND]
     for outcome in outcomes:
         for found in outcome.differences:
             lines.append(f"{outcome.setting.name}: {found.chapter} · cell {found.cell}: {found.first_line}")
     console.print(table(outcomes))
-    for line in (*lines, summary(outcomes)):
+    for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if any(control in outcome.notebooks for outcome in outcomes for control in CONTROLS):
+        console.print(control_table(outcomes))
+    for control in blind(outcomes):
+        print(f"{control}: printed the same under every setting, so this matrix would not see a difference either")
+    console.print(summary(outcomes), markup=False, highlight=False, soft_wrap=True)
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Return 2 when a setting did not run or none could, 1 when a cell differed, else 0."""
+    """Return 2 when a setting did not run or none could, 1 when a cell differed or a control never did, else 0."""
     if any(outcome.error for outcome in outcomes) or all(outcome.skipped for outcome in outcomes):
         return 2
-    return 0 if all(outcome.good for outcome in outcomes) else 1
+    return 0 if all(outcome.good for outcome in outcomes) and not blind(outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import bench as script
 import pytest
 from rich.console import Console
 
-from bookkit import bench
-from bookkit.bench import BASE, Report, Run, Synthetic
+from bookkit import bench, benchbook
+from bookkit.bench import BASE, Report, Run
+from bookkit.benchbook import Synthetic
 from bookkit.notebook import dump, load_book, normalise
 from bookkit.runner import usable_cores
 
@@ -29,13 +30,13 @@ class TestSynthetic:
     def test_shape_is_parsed(self) -> None:
         assert Synthetic.parse("20,25,3") == Synthetic(20, 25, 3)
 
-    @pytest.mark.parametrize("text", ["20", "20,25", "a,b,c", "0,25,0", "5,2,0", "2,5,3", "100,5,0", "5,5,-1"])
+    @pytest.mark.parametrize("text", ["20", "20,25", "a,b,c", "0,25,0", "5,2,0", "2,5,3", "201,5,0", "5,5,-1"])
     def test_other_shapes_are_refused_with_the_text(self, text: str) -> None:
         with pytest.raises(ValueError, match=text):
             Synthetic.parse(text)
 
     def test_book_has_the_shape_and_recorded_outputs(self, tmp_path: Path) -> None:
-        bench.write_synthetic(tmp_path, Synthetic(4, 8, 0))
+        benchbook.write_synthetic(tmp_path, Synthetic(4, 8, 0))
         book = load_book(tmp_path)
         assert [len(chapter.code_cells) for chapter in book.chapters] == [8] * 4
         assert all(len(chapter.saved_cells) == 1 for chapter in book.chapters)
@@ -44,8 +45,14 @@ class TestSynthetic:
         assert book.chapters[2].code_cells[4].stdout == "0 0\n1 4\n2 8\n3 12\n4 16\n"
         assert all(dump(normalise(c.raw)) == c.path.read_text(encoding="utf-8") for c in book.chapters)
 
+    def test_more_notebooks_than_chapters_are_solutions(self, tmp_path: Path) -> None:
+        benchbook.write_synthetic(tmp_path, Synthetic(103, 3, 0))
+        book = load_book(tmp_path)
+        assert [len(book.chapters), len(book.solutions)] == [100, 3]
+        assert [len(notebook.saved_cells) for notebook in book.notebooks()].count(0) == 3
+
     def test_a_chapter_with_torch_trains(self, tmp_path: Path) -> None:
-        bench.write_synthetic(tmp_path, Synthetic(2, 5, 1))
+        benchbook.write_synthetic(tmp_path, Synthetic(2, 5, 1))
         first, second = load_book(tmp_path).chapters
         assert [len(first.code_cells), len(second.code_cells)] == [5, 5]
         word, loss = first.code_cells[-1].stdout.split()
@@ -56,7 +63,7 @@ class TestSynthetic:
 
     @pytest.mark.parametrize("torch", [0, 1, 2, 5])
     def test_as_many_chapters_import_torch_as_asked(self, torch: int) -> None:
-        spread = bench.torch_chapters(Synthetic(5, 3, torch))
+        spread = benchbook.torch_notebooks(Synthetic(5, 3, torch))
         assert len(spread) == torch
         assert spread <= set(range(5))
 
@@ -113,16 +120,31 @@ class TestCommand:
         printed = capsys.readouterr()
         assert [row for row in ROWS if f"│ {row} " not in printed.out] == []
         assert printed.err.count("exit 0") == len(ROWS), printed.err
-        data = json.loads(out.read_text())
+        (data,) = json.loads(out.read_text())
         assert list(data["runs"]) == sorted(ROWS)
         assert all(len(runs) == 1 and runs[0]["exit"] == 0 and runs[0]["peak_mb"] > 0 for runs in data["runs"].values())
         assert len(data["chapters"]) == 2
         assert (data["notebooks"], data["cells"]) == (2, 8)
 
+    @pytest.mark.slow
+    def test_growth_has_a_column_for_each_size(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out = tmp_path / "bench.json"
+        assert script.main(["--growth", "1,2", "--rounds", "1", "--json", str(out)]) == 0
+        printed = capsys.readouterr().out
+        table = printed[printed.index("10 code cells a notebook") :]
+        assert "1 notebooks" in table
+        assert "2 notebooks" in table
+        rows = [line.split("│") for line in table.splitlines() if line.count("│") == 4]
+        assert [row[1].strip() for row in rows] == ROWS
+        assert all(len(cell.split()) == 3 for row in rows for cell in row[2:4])
+        assert [report["notebooks"] for report in json.loads(out.read_text())] == [1, 2]
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--synthetic", "20"], "is not CHAPTERS,CELLS,TORCH"),
+            (["--growth", "5,x"], "--growth 5,x: 'x' is not a number of notebooks"),
+            (["--growth", "300"], "1 to 200 notebooks"),
+            (["--synthetic", "20"], "is not NOTEBOOKS,CELLS,TORCH"),
             (["--rounds", "0"], "--rounds 0: at least one"),
             (["--synthetic", "1,3,0", "77"], "no notebook of this book starts with 77"),
             (["--root", "/no/such/book"], "no such folder"),

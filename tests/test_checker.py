@@ -13,8 +13,10 @@ from checking import Checked, check, command, junit_cases
 from checking import environment as clean_environment
 from synthetic import CellDict, code, md, write_book, write_chapter
 
+from bookkit.checker import make_plan
 from bookkit.compare import differences, numbers_only, render
-from bookkit.runner import environment, pinned, wanted_modules
+from bookkit.engines import wanted_modules
+from bookkit.runner import Stage, environment, pinned
 
 DOUBLE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
 PICKLE = """import pickle
@@ -416,6 +418,9 @@ def test_pinned_environment_wins_over_the_callers(monkeypatch: pytest.MonkeyPatc
 def test_only_what_the_code_imports_is_preloaded() -> None:
     assert wanted_modules(["x = 1  # import torch"]) == []
     assert wanted_modules(["import numpy as np", "def f():\n    from torch import nn"]) == ["numpy", "torch"]
+    steps = ["import torch", "optimiser = torch.optim.Adam(parameters)"]
+    assert wanted_modules(steps) == ["torch", "torch._dynamo"]
+    assert wanted_modules(steps[1:]) == []
 
 
 UNSAFE = """
@@ -442,3 +447,25 @@ def test_cells_are_counted_once_in_json(good: tuple[Path, Checked]) -> None:
     root, _ = good
     raw = json.loads((root / "chapters" / "01-basics.ipynb").read_text(encoding="utf-8"))
     assert len(junit_cases(root / "junit.xml")["01"]) == sum(c["cell_type"] == "code" for c in raw["cells"])
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("%%capture\n%run ../01-one.ipynb", False),
+        ("print(open('data.txt').read())", False),
+        ("%run ../02-two.ipynb", True),
+        ("import os\nprint(os.listdir('..'))", True),
+        ("!ls", True),
+    ],
+)
+def test_other_notebooks_are_there_where_code_could_look_at_them(tmp_path: Path, source: str, expected: bool) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "x = 1")], "02-two": [code("b", "x = 2")]})
+    write_chapter(tmp_path, "01-one", [code("setup", source)], kind="solutions")
+    (job,) = make_plan(tmp_path, ["01/solutions"], remember=False).jobs
+    stage = Stage(job)
+    try:
+        names = sorted(path.name for path in (stage.book / "chapters").glob("*.ipynb"))
+    finally:
+        stage.remove()
+    assert names == (["01-one.ipynb", "02-two.ipynb"] if expected else ["01-one.ipynb"])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from checking import Checked, check
+from checking import Checked, check, command, environment
+from killing import files
 from synthetic import CellDict, code, md, write_book, write_chapter
 
 from bookkit.cache import Tree
@@ -130,6 +137,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "another shape": lambda path: path.write_text('["entry"]'),
     "forged": damage_json,
     "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "nested too deeply": lambda path: path.write_text("[" * 100_000),
 }
 
 
@@ -144,10 +152,18 @@ def test_a_damaged_entry_is_ignored_and_said_to_be(tmp_path: Path, damage: str) 
     assert "cache: 1 damaged entry ignored" in checked.out
 
 
-def test_a_damaged_library_is_built_again(book: Path) -> None:
-    for path in (book / ".cache" / "checker").glob("library.*.json"):
-        path.write_text(path.read_text(encoding="utf-8").replace("double", "trouble"), encoding="utf-8")
-    assert rerun(check(book)) == []
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda name: name.replace(" ", "-"))
+def test_a_damaged_library_is_built_again_and_said_to_be(tmp_path: Path, damage: str) -> None:
+    write_book(tmp_path, {"01-one": FIRST, "02-two": SECOND})
+    assert check(tmp_path).code == 0
+    (entry,) = (tmp_path / ".cache" / "checker").glob("library.*.json")
+    if damage == "forged":
+        entry.write_text(entry.read_text(encoding="utf-8").replace("double", "trouble"), encoding="utf-8")
+    else:
+        DAMAGES[damage](entry)
+    checked = check(tmp_path)
+    assert (checked.code, checked.status("01"), checked.status("02")) == (0, "cached", "cached")
+    assert "cache: 1 damaged entry ignored" in checked.out
 
 
 def test_without_cache_everything_runs_and_nothing_is_kept(tmp_path: Path) -> None:
@@ -192,3 +208,135 @@ def test_a_notebook_counts_by_its_code_alone(tmp_path: Path) -> None:
     assert plain == digest([md("m", "b"), code("a", "print(1)", "2\n", count=7)])
     assert plain != digest([md("m", "a"), code("a", "print(2)", "1\n")])
     assert Tree(tmp_path).digest("chapters/none.txt") == "absent"
+
+
+def chain(root: Path, doc: str = "Return x.", recorded: bool = True) -> list[str]:
+    """Write six chapters that each save a function, and solutions of every second one; return the labels in order."""
+    labels = []
+    for number in range(1, 7):
+        said = doc if number == 3 else "Return x."
+        saved = code("save", f'#@save\ndef f{number}(x: int) -> int:\n    """{said}"""\n    return x')
+        use = code("use", f"print(f{number}({number}))", f"{number}\n" if recorded else "old\n")
+        write_chapter(root, f"0{number}-c{number}", [saved, use])
+        labels.append(f"0{number}")
+        if number % 2 == 0:
+            solution = [code("own", f"print({number})", f"{number}\n" if recorded else "old\n")]
+            write_chapter(root, f"0{number}-c{number}", solution, kind="solutions")
+            labels.append(f"0{number}/solutions")
+    return labels
+
+
+def test_an_edited_saved_cell_runs_every_later_chapter_and_no_earlier_one(tmp_path: Path) -> None:
+    write_book(tmp_path, {})
+    labels = chain(tmp_path)
+    assert check(tmp_path, "-j", "2").code == 0
+    chain(tmp_path, "Return x as it is.")
+    checked = check(tmp_path, "-j", "2")
+    assert checked.code == 0
+    again = [label for label in labels if checked.status(label) == "ok"]
+    assert again == labels[labels.index("03") :]
+    assert all(checked.status(label) == "cached" for label in labels if label not in again)
+
+
+def at_once(root: Path, *runs: tuple[str, ...]) -> list[Checked]:
+    """Run checkers side by side."""
+    with ThreadPoolExecutor(len(runs)) as pool:
+        return list(pool.map(lambda options: check(root, *options), runs))
+
+
+@pytest.mark.parametrize(
+    ("cache", "turns"), [("cold", 2), ("warm", 4), ("outdated", 2), ("damaged", 1)], ids=lambda value: str(value)
+)
+def test_checkers_at_once_give_right_verdicts_and_leave_the_cache_whole(tmp_path: Path, cache: str, turns: int) -> None:
+    write_book(tmp_path, {})
+    labels = chain(tmp_path)
+    assert check(tmp_path).code == 0
+    for turn in range(turns):
+        if cache == "cold":
+            shutil.rmtree(tmp_path / ".cache")
+        if cache == "outdated":
+            chain(tmp_path, f"Return x, for the turn {turn}.")
+        if cache == "damaged":
+            for entry in (tmp_path / ".cache" / "checker").iterdir():
+                entry.write_bytes(entry.read_bytes()[:50])
+        for checked in at_once(tmp_path, ("-j", "2"), ("-j", "1")):
+            assert (checked.code, checked.err) == (0, "")
+            assert {checked.status(label) for label in labels} <= {"ok", "cached"}
+            assert cache == "damaged" or "damaged" not in checked.out
+        after = check(tmp_path)
+        assert {after.status(label) for label in labels} == {"cached"}
+        assert "damaged" not in after.out
+
+
+def test_a_checker_beside_an_update_says_what_is_recorded_before_or_after(tmp_path: Path) -> None:
+    write_book(tmp_path, {})
+    for _ in range(2):
+        labels = chain(tmp_path, recorded=False)
+        one, update, other = at_once(tmp_path, ("-j", "2"), ("--update",), ("--update", "-j", "2"))
+        assert (one.err, update.err, other.err) == ("", "", "")
+        assert {one.status(label) for label in labels} <= {"ok", "cached", "differs"}
+        # An update that finds a notebook recorded by the other since it began leaves it alone.
+        said = {run.status(label) for run in (update, other) for label in labels}
+        assert said <= {"recorded", "unchanged", "refused"}
+        for run in (update, other):
+            assert run.code == (1 if "edited while it ran" in run.out else 0)
+        after = check(tmp_path)
+        assert (after.code, after.last) == (0, "15 passed, 0 failed")
+
+
+def without_overriding() -> None:
+    """Make permissions bind root too: give up the right to override them before the program starts."""
+    if os.geteuid() == 0 and sys.platform == "linux":
+        for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """Yield a book in which nothing can be written."""
+    root = write_book(tmp_path / "book", {"01-one": FIRST, "02-two": SECOND})
+    paths = [root, *root.rglob("*")]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    touch = [sys.executable, "-c", f"open({str(root / 'new')!r}, 'w')"]
+    if subprocess.run(touch, preexec_fn=without_overriding, stderr=subprocess.DEVNULL).returncode == 0:
+        pytest.skip("this user can write everywhere")
+    yield root
+    for path in paths:
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def test_a_read_only_checkout_is_checked_without_cache_and_cannot_be_updated(read_only: Path) -> None:
+    def run(*options: str) -> Checked:
+        done = subprocess.run(
+            command(read_only, *options),
+            preexec_fn=without_overriding,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        return Checked(done.returncode, done.stdout, done.stderr)
+
+    before = files(read_only)
+    for _ in range(2):
+        checked = run()
+        assert (checked.code, checked.err) == (0, "")
+        assert (checked.status("01"), checked.status("02")) == ("ok", "ok")
+        assert "damaged" not in checked.out
+    unchanged = run("--update")
+    assert (unchanged.code, unchanged.status("01")) == (0, "unchanged")
+    assert files(read_only) == before
+
+
+def test_an_update_of_a_read_only_notebook_says_which(read_only: Path) -> None:
+    path = read_only / "chapters" / "02-two.ipynb"
+    path.chmod(0o644)
+    path.write_text(path.read_text(encoding="utf-8").replace('"2\\n"', '"3\\n"'), encoding="utf-8")
+    before = files(read_only)
+    done = subprocess.run(
+        command(read_only, "--update"), preexec_fn=without_overriding, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"cannot read or write: [Errno 13] Permission denied: '{path}'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert files(read_only) == before

@@ -132,7 +132,7 @@ FAULTS = [
         "disorder", [code("a", "x = 1", count=2), code("b", "y = 2", count=1)], "a", ("not run top to bottom",), ("b",)
     ),
 ]
-HOG_LIMIT = 900_000_000
+HOG_LIMIT = 400_000_000
 
 
 def build(root: Path) -> dict[str, str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import check
+from checking import check, command
+from killing import end, files, none_left
 from synthetic import CellDict, code, md, write_book, write_chapter
 
 from bookkit.notebook import as_text, load_chapter
@@ -170,3 +173,57 @@ def test_update_of_many_chapters_at_once(tmp_path: Path) -> None:
     assert updated.code == 0, updated.out + updated.err
     assert "notebooks: 12 recorded" in updated.out
     assert check(tmp_path).last == "12 passed, 0 failed"
+
+
+NAP = "import time\ntime.sleep(0.05)\nprint('new')"
+PARTS = (0.4, 0.75, 0.95)
+
+
+@pytest.fixture(scope="module")
+def whole_update(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Return a book with old outputs, and how many moments its update has."""
+    root = tmp_path_factory.mktemp("interrupted")
+    book, copy = root / "book", root / "copy"
+    write_book(book, {f"0{n}-c{n}": [code("a", NAP, "old\n"), code("b", "print(1)", "old\n")] for n in range(4)})
+    shutil.copytree(book, copy)
+    ended = end(command(copy, "--update", "-j", "2"), root / "scratch")
+    assert ended.code == 0, ended.err
+    return book, ended.moments
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupted_update_leaves_notebooks_old_or_new_and_nothing_else(
+    whole_update: tuple[Path, int], tmp_path: Path, how: signal.Signals, part: float
+) -> None:
+    book, moments = whole_update
+    root = shutil.copytree(book, tmp_path / "book")
+    old = files(root)
+    ended = end(command(root, "--update", "-j", "2"), tmp_path / "scratch", how, moment=int(part * moments))
+    assert none_left(ended.mark) == []
+    assert ended.code in (0, 128 + how, -how)
+    assert "Traceback" not in ended.err
+    assert files(tmp_path / "scratch").keys() <= {"./"}
+    after = {name: data for name, data in files(root).items() if not name.startswith(".cache/checker/")}
+    assert after.keys() == old.keys()
+    new = [name for name, data in after.items() if data != old[name]]
+    for name in new:
+        assert [as_text(c["outputs"][0]["text"]) for c in cells_of(root / name)] == ["new\n", "1\n"]
+    again = check(root, "--update")
+    assert f"notebooks: {4 - len(new)} recorded, {len(new)} unchanged, 0 refused" in again.out
+
+
+def test_an_update_shows_every_change_and_records_nothing_of_a_notebook_with_a_failed_cell(tmp_path: Path) -> None:
+    good = [code("first", "print(1)", "0\n"), code("same", "print(2)", "2\n"), code("last", "print(3)")]
+    bad = [code("first", "print(1)", "0\n"), code("fails", "1 / 0")]
+    write_book(tmp_path, {"01-good": good, "02-bad": bad})
+    before = snapshot(tmp_path)
+    updated = check(tmp_path, "--update")
+    assert (updated.code, updated.status("01"), updated.status("02")) == (1, "recorded", "refused")
+    assert [line.split()[4] for line in updated.out.splitlines() if line.startswith("  new ")] == ["first", "last"]
+    assert [line.strip() for line in updated.out.splitlines() if line.strip() in ("-0", "+1", "+3")] == [
+        "-0",
+        "+1",
+        "+3",
+    ]
+    assert snapshot(tmp_path)["02-bad.ipynb"] == before["02-bad.ipynb"]

@@ -1,4 +1,7 @@
-"""The determinism matrix: which settings a machine has, what a report says, and that real differences are found."""
+"""The determinism matrix: which settings a machine has, what a report says, and that real differences are found.
+
+The last two classes run settings for real: on planted differences of each family, and on the planted training.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from rich.console import Console
 from synthetic import code, md, write_book
 
 from bookkit import determinism as matrix
-from bookkit.determinism import SETTINGS, Difference, Machine, Outcome
+from bookkit import planted, settings
+from bookkit.checker import make_plan
+from bookkit.determinism import Books, Difference, Outcome
+from bookkit.settings import SETTINGS, Machine, Setting
 
 FULL = Machine("AVX512", True, frozenset({"c", "c.utf8", "de_de.utf8", "tr_tr.utf8"}))
 BARE = Machine("DEFAULT", False, frozenset({"c", "posix"}))
@@ -45,33 +51,62 @@ class TestSettings:
             "aten-avx512": "this CPU's level is DEFAULT, not AVX512",
             "mkl-compatible": "this torch has no MKL",
             "lowest": "this torch has no MKL",
-            "locale-german": "the locale de_DE.UTF-8 is not installed",
-            "locale-turkish": "the locale tr_TR.UTF-8 is not installed",
+            "locale-german": "the locale de_DE.UTF-8 is neither installed nor can it be compiled here",
+            "locale-turkish": "the locale tr_TR.UTF-8 is neither installed nor can it be compiled here",
         }
+
+    def test_a_locale_that_can_be_compiled_is_not_missing(self) -> None:
+        assert BY_NAME["locale-german"].missing(Machine("AVX2", True, frozenset(), frozenset({"de_de.utf8"}))) is None
 
     def test_a_lower_level_is_there_on_a_higher_cpu_and_not_the_reverse(self) -> None:
         middle = Machine("AVX2", True, frozenset())
         assert BY_NAME["aten-avx2"].missing(middle) is None
         assert BY_NAME["aten-avx512"].missing(middle) == "this CPU's level is AVX2, not AVX512"
 
-    def test_the_probe_asks_this_machine(self) -> None:
-        found = matrix.probe()
+    def test_this_machine_is_asked(self) -> None:
+        found = settings.this_machine()
         assert found.capability
         assert found.locales & {"c", "posix"}
 
     def test_every_setting_but_the_first_changes_something(self) -> None:
         assert SETTINGS[0].name == "as-checked"
         assert not SETTINGS[0].env
-        assert all(s.env or s.elsewhere for s in SETTINGS[1:])
+        assert all(s.env or s.family == "folder" for s in SETTINGS[1:])
         assert len(BY_NAME) == len(SETTINGS)
 
+    def test_what_is_pinned_anyway_has_no_effect_and_the_rest_has_its_familys(self) -> None:
+        assert {s.name: sorted(s.effect(FULL)) for s in SETTINGS} == {
+            "as-checked": [],
+            "aten-default": ["vector"],
+            "aten-avx2": ["vector"],
+            "aten-avx512": [],
+            "threads-1": [],
+            "threads-2": ["threads"],
+            "threads-4": ["threads"],
+            "mkl-compatible": ["mkl"],
+            "lowest": ["mkl", "vector"],
+            "hash-0": [],
+            "hash-random": ["hash"],
+            "locale-posix": ["locale"],
+            "locale-german": ["locale"],
+            "locale-turkish": ["locale"],
+            "time-zone": ["zone"],
+            "folder": ["folder"],
+            "account": ["account"],
+        }
+
+    def test_the_short_form_takes_what_can_change_a_digit_on_this_machine(self) -> None:
+        full = ["aten-default", "aten-avx2", "threads-2", "threads-4", "mkl-compatible", "lowest"]
+        assert [s.name for s in settings.numeric_here(SETTINGS, FULL)] == full
+        assert [s.name for s in settings.numeric_here(SETTINGS, BARE)] == ["threads-2", "threads-4"]
+
     def test_chosen_settings_keep_their_order(self) -> None:
-        assert [s.name for s in matrix.choose(["hash-random", "threads-2"])] == ["threads-2", "hash-random"]
-        assert matrix.choose([]) == list(SETTINGS)
+        assert [s.name for s in settings.choose(["hash-random", "threads-2"])] == ["threads-2", "hash-random"]
+        assert settings.choose([]) == list(SETTINGS)
 
     def test_an_unknown_setting_lists_those_there_are(self) -> None:
         with pytest.raises(KeyError, match="no setting is called 'threads-3'; there are: as-checked, aten-default"):
-            matrix.choose(["threads-3"])
+            settings.choose(["threads-3"])
 
 
 class TestReport:
@@ -110,6 +145,17 @@ class TestReport:
             "1 setting equal, 1 differ (threads-2), 1 did not run (folder), 1 skipped (locale-german)"
         )
 
+    def test_table_says_what_arrived(self) -> None:
+        outcomes = [
+            Outcome(BY_NAME["as-checked"], ("planted",), arrived=frozenset()),
+            Outcome(BY_NAME["lowest"], ("planted",), arrived=frozenset({"vector", "mkl"})),
+            Outcome(BY_NAME["locale-german"], skipped="not installed"),
+        ]
+        rows = {line.split()[0]: line.split()[1:] for line in shown(outcomes).splitlines() if line.split()}
+        assert rows["as-checked"] == ["=", "as", "checked"]
+        assert rows["lowest"] == ["=", "mkl,", "vector"]
+        assert rows["locale-german"] == ["–", "–"]
+
     @pytest.mark.parametrize(
         ("outcomes", "code"),
         [
@@ -124,90 +170,254 @@ class TestReport:
         assert script.exit_code(outcomes) == code
 
 
+def planted_outcome(name: str, *found: Difference) -> Outcome:
+    """Return what the planted book with controls gives under a setting, keys for names as in the report."""
+    return Outcome(BY_NAME[name], ("01", "02", "03", "04"), found)
+
+
+class TestPlantedReport:
+    WEIGHT = Difference("04", "weights", "recorded: iteration 3: ab␊ | now: iteration 3: cd␊")
+    TOKEN = Difference("04", "tokens", "recorded: iteration 14: ab␊ | now: iteration 14: cd␊")
+
+    def test_differences_in_the_arrival_chapter_are_wanted_and_those_in_the_training_are_not(self) -> None:
+        training = Difference("02", "weights", "recorded: iteration 9: ab␊ | now: iteration 9: cd␊")
+        arrival = Difference("01", "zone", "x")
+        outcome = matrix.sort_planted(planted_outcome("time-zone", arrival, training, self.WEIGHT), FULL)
+        assert outcome.notebooks == ("planted", "float64", "float32")
+        assert [(d.chapter, d.cell) for d in outcome.differences] == [("planted", "weights")]
+        assert [(d.chapter, d.cell) for d in outcome.controls] == [("float32", "weights")]
+        assert outcome.arrived == {"zone"}
+        assert outcome.error is None
+
+    def test_a_setting_that_changes_nothing_it_should_has_not_run(self) -> None:
+        outcome = matrix.sort_planted(planted_outcome("lowest", Difference("01", "mkl", "x")), FULL)
+        assert outcome.error == "it did not reach the cells: vector as without it"
+        assert script.exit_code([outcome]) == 2
+
+    def test_the_iterations_at_which_a_control_parts_are_read_from_its_cells(self) -> None:
+        outcome = matrix.sort_planted(
+            planted_outcome("aten-default", Difference("01", "vector", "x"), self.WEIGHT, self.TOKEN), FULL
+        )
+        assert matrix.partings(outcome, "float32") == {"weights": "3", "tokens": "14", "returns": "="}
+        assert matrix.partings(outcome, "float64") == {"weights": "=", "tokens": "=", "returns": "="}
+        console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+        console.print(matrix.control_table([outcome]))
+        assert "aten-default = = = 3 14 =" in " ".join(console.export_text().split())
+
+    def test_a_matrix_that_never_sees_a_control_differ_is_blind_and_fails(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arrived = Difference("01", "vector", "x")
+        seeing = matrix.sort_planted(planted_outcome("aten-default", arrived, self.WEIGHT), FULL)
+        assert matrix.blind([seeing]) == ["float64"]
+        assert script.exit_code([seeing]) == 1
+        both = matrix.sort_planted(
+            planted_outcome("aten-default", arrived, self.WEIGHT, Difference("03", "weights", "x")), FULL
+        )
+        assert script.exit_code([both]) == 0
+        script.show([seeing])
+        assert "float64: printed the same under every setting, so this matrix would not see" in capsys.readouterr().out
+
+    def test_without_controls_nothing_is_called_blind(self) -> None:
+        assert matrix.blind([Outcome(BY_NAME["threads-2"], ("00", "planted"))]) == []
+
+
+# The arrival chapter's cells that need no torch, and one that the checker's own pins show in.
+FAMILIES = ("hash", "locale", "zone", "folder", "account")
+TEXT_CELLS = {
+    **{cell: source for cell, source in planted.cells_of("arrival.py").items() if cell in FAMILIES},
+    "count": "print(os.environ['OMP_NUM_THREADS'])",
+}
+TEXT_SETTINGS = {
+    "as-checked": [],
+    "threads-1": [],
+    "threads-4": ["count"],
+    "hash-0": [],
+    "hash-random": ["hash"],
+    "locale-posix": ["locale"],
+    "locale-german": ["locale"],
+    "time-zone": ["zone"],
+    "folder": ["folder"],
+    "account": ["account"],
+}
+
+
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A book whose first chapter depends on nothing, and whose second depends on everything a setting can change."""
-    words = [f"word{number}" for number in range(40)]
-    order = f"print(list(set({words!r})) == sorted(set({words!r})))"
-    steady = [md("title", "# Steady"), code("sum", "print(1 + 1)", "2\n")]
-    shaky = [
-        md("title", "# Shaky"),
-        code("zone", "import time\nprint(time.localtime(0).tm_gmtoff)", "0\n"),
-        code("threads", "import os\nprint(os.environ['OMP_NUM_THREADS'])", "1\n"),
-        code("folder", "import tempfile\nprint('elsewhere' in os.getcwd())", "False\n"),
-        code("seed", "import sys\nprint(sys.flags.hash_randomization)", "0\n"),
-        code("level", "print(os.environ.get('ATEN_CPU_CAPABILITY'))", "None\n"),
-        code("order", order, "False\n"),
-    ]
-    root = tmp_path_factory.mktemp("book")
-    return write_book(root, {"01-steady": steady, "02-shaky": shaky})
+    """A book whose first chapter depends on nothing, its second on all the text settings; recorded as pinned."""
+    steady = [md("title", "# Steady"), code("total", "print(1 + 1)")]
+    shaky = [md("title", "# Shaky"), *(code(cell, source) for cell, source in TEXT_CELLS.items())]
+    root = write_book(tmp_path_factory.mktemp("book"), {"01-steady": steady, "02-shaky": shaky})
+    planted.record(root, jobs=2)
+    return root
 
 
-class TestRuns:
-    @pytest.mark.parametrize(
-        ("name", "cell", "line"),
-        [
-            ("as-checked", None, ""),
-            ("hash-0", None, ""),
-            ("time-zone", "zone", "recorded: 0␊ | now: 20700␊"),
-            ("threads-4", "threads", "recorded: 1␊ | now: 4␊"),
-            ("folder", "folder", "recorded: False␊ | now: True␊"),
-            ("hash-random", "seed", "recorded: 0␊ | now: 1␊"),
-            ("aten-default", "level", "recorded: None␊ | now: default␊"),
-        ],
-    )
-    def test_a_setting_reaches_the_cells_and_the_difference_is_found(
-        self, book: Path, name: str, cell: str | None, line: str
-    ) -> None:
-        outcome = matrix.run_setting(BY_NAME[name], book, [])
+def skip_if_missing(setting: Setting) -> None:
+    """Skip a test whose setting this machine does not have."""
+    why = setting.missing(settings.this_machine())
+    if why:
+        pytest.skip(why)
+
+
+class TestPlantedDifferences:
+    @pytest.mark.parametrize("name", TEXT_SETTINGS)
+    def test_a_setting_changes_its_own_cell_and_no_other(self, book: Path, name: str) -> None:
+        skip_if_missing(BY_NAME[name])
+        outcome = matrix.run_setting(BY_NAME[name], Books(book))
         assert outcome.error is None
-        assert len(outcome.notebooks) == 2
-        assert [(d.cell, d.first_line) for d in outcome.differences] == ([(cell, line)] if cell else [])
-        assert all("02" in d.chapter for d in outcome.differences)
+        assert outcome.notebooks == ("01", "02")
+        assert [(d.chapter, d.cell) for d in outcome.differences] == [("02", cell) for cell in TEXT_SETTINGS[name]]
+
+    def test_every_cell_of_the_arrival_chapter_is_in_one_of_the_two_books(self) -> None:
+        assert {*FAMILIES, "vector", "threads", "mkl"} == set(planted.cells_of("arrival.py"))
+        assert set().union(*(s.effect(FULL) for s in SETTINGS)) == set(planted.cells_of("arrival.py"))
+
+    def test_the_first_differing_line_is_named(self, book: Path) -> None:
+        (found,) = matrix.run_setting(BY_NAME["time-zone"], Books(book)).differences
+        assert found.first_line == "recorded: ('UTC', 'UTC') 0␊ | now: ('XYZ', 'XYZ') 20700␊"
+
+    def test_an_uninstalled_locale_is_compiled(self, tmp_path: Path) -> None:
+        german = BY_NAME["locale-german"]
+        skip_if_missing(german)
+        there = settings.this_machine()
+        env, _ = settings.prepare(german, tmp_path, Machine(there.capability, there.mkl, frozenset(), there.buildable))
+        assert env["LOCPATH"] == str(tmp_path)
+        assert (tmp_path / "de_DE.UTF-8").is_dir()
+
+    def test_a_locale_that_cannot_be_compiled_is_an_error_not_a_pass(self, book: Path) -> None:
+        klingon = Setting("klingon", "a locale without sources", "locale", {"LC_ALL": "tlh.UTF-8"}, locale="tlh.UTF-8")
+        machine = Machine("DEFAULT", False, frozenset(), frozenset({"tlh.utf8"}))
+        outcome = matrix.run_setting(klingon, Books(book), machine)
+        assert outcome.error is not None
+        assert outcome.error.startswith("it could not be prepared: ")
 
     def test_command_names_the_cell_and_exits_1(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert script.main(["--root", str(book), "--settings", "hash-0,time-zone"]) == 1
+        chosen = ["--root", str(book), "--planted", "0", "--settings", "hash-0,time-zone", "-j", "2"]
+        assert script.main(chosen) == 1
         out = capsys.readouterr().out
         assert "hash-0: equal in 2 notebooks" in out
         assert "time-zone: 1 cell differs" in out
-        assert "time-zone: 02 · cell zone: recorded: 0␊ | now: 20700␊" in out
+        assert "time-zone: 02 · cell zone: recorded: ('UTC', 'UTC') 0␊ | now: ('XYZ', 'XYZ') 20700␊" in out
         assert "1 setting equal, 1 differ (time-zone)" in out
 
     def test_prefixes_choose_chapters(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert script.main(["--root", str(book), "--settings", "time-zone", "01"]) == 0
+        assert script.main(["--root", str(book), "--planted", "0", "--settings", "time-zone", "01"]) == 0
         assert "time-zone: equal in 1 notebook\n" in capsys.readouterr().out
 
+    def test_the_short_form_leaves_out_chapters_that_use_no_torch(self, tmp_path: Path) -> None:
+        function = 'def one() -> torch.Tensor:\n    """Return a one."""\n    return torch.ones(1)'
+        chapters = {
+            "01-plain": [code("plain", "print(1)")],
+            "02-saving": [code("saving", f"#@save\nimport torch\n\n\n{function}")],
+            "03-apart": [code("apart", "print(2)")],
+            "04-using": [code("using", "import agentrl as arl\nprint(len(arl.one()))")],
+        }
+        write_book(tmp_path, chapters)
+        plan = make_plan(tmp_path, [], remember=False)
+        assert plan.problems == ()
+        assert script.torch_chapters(plan) == ("02", "04")
+
+
+class TestBadInput:
     def test_an_unknown_chapter_is_an_error_not_a_pass(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main(["--root", str(book), "--settings", "time-zone", "77"]) == 2
         assert "no chapter starts with '77'; there are" in capsys.readouterr().err
 
-    def test_a_folder_without_a_book_and_no_jobs_are_errors_before_anything_runs(
-        self, book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize(
+        ("arguments", "word"),
+        [
+            (["-j", "0"], "-j 0: at least one setting at once"),
+            (["--planted", "-1"], "--planted -1: a number of iterations, or 0 for no planted book"),
+            (["--planted", "0", "--control"], "--control trains in the planted book, which --planted 0 leaves out"),
+            (["--settings", "moon"], "no setting is called 'moon'"),
+        ],
+    )
+    def test_a_bad_value_is_an_error_before_anything_runs(
+        self, book: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], word: str
     ) -> None:
-        assert script.main(["--root", str(tmp_path / "nowhere")]) == 2
-        assert script.main(["--root", str(book), "-j", "0"]) == 2
+        assert script.main(["--root", str(book), *arguments]) == 2
         said = capsys.readouterr()
         assert said.out == ""
-        assert "a book has chapters/" in said.err
-        assert "-j 0: at least one notebook at once" in said.err
+        assert word in said.err
 
-    def test_an_unknown_setting_is_an_error(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert script.main(["--root", str(book), "--settings", "moon"]) == 2
-        assert "no setting is called 'moon'" in capsys.readouterr().err
+    def test_a_folder_without_a_book_is_an_error(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert script.main(["--root", str(tmp_path / "nowhere")]) == 2
+        assert "a book has chapters/" in capsys.readouterr().err
 
     def test_list_runs_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main(["--root", str(tmp_path), "--list"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[0] for line in lines] == [s.name for s in SETTINGS]
 
-    @pytest.mark.slow
-    def test_torch_obeys_the_settings(self, tmp_path: Path) -> None:
-        level = code("level", "import torch\nprint(torch.backends.cpu.get_cpu_capability())", "DEFAULT\n")
-        threads = code("threads", "print(torch.get_num_threads())", "4\n")
-        book = write_book(tmp_path, {"01-torch": [md("title", "# Torch"), level, threads]})
-        cells = {
-            name: [found.cell for found in matrix.run_setting(BY_NAME[name], book, []).differences]
-            for name in ("aten-default", "threads-4")
+
+TORCH_CELLS = {
+    "level": "import torch\nprint(torch.backends.cpu.get_cpu_capability())",
+    "threads": "print(torch.get_num_threads())",
+    # Threads add up parts of a million numbers; a softmax over fewer than torch splits among threads depends on the
+    # vector width; the code of a matrix product is MKL's.
+    "sum": "wave = torch.arange(1_000_000).double().sin().float()\nprint(float(wave.sum()).hex())",
+    "softmax": "print(float(wave[:20_000].softmax(0).square().sum()).hex())",
+    "product": "wide, tall = wave[:64_000].double().view(64, 1000), wave[7:64_007].double().view(1000, 64)\n"
+    "print([x.hex() for x in (wide @ tall)[0].tolist()])",
+    "steady": "print(sum(range(100)))",
+}
+
+
+@pytest.fixture(scope="module")
+def torch_books(tmp_path_factory: pytest.TempPathFactory) -> Books:
+    """A chapter with a cell for each numeric family, and the planted book with a training of two iterations."""
+    root = tmp_path_factory.mktemp("torch")
+    cells = [code(cell, source) for cell, source in TORCH_CELLS.items()]
+    write_book(root / "book", {"01-torch": cells})
+    planted.record(root / "book", jobs=1)
+    return Books(root / "book", (), planted.write_planted(root / "planted", 2, controls=True, jobs=2), controls=True)
+
+
+@pytest.fixture(scope="module")
+def torch_outcomes(torch_books: Books) -> dict[str, Outcome]:
+    """What one setting of each family does to them, of those this machine has."""
+    names = ("aten-default", "threads-4", "mkl-compatible")
+    outcomes = matrix.run_all([BY_NAME[name] for name in names], torch_books, 2, lambda _: None)
+    return {outcome.setting.name: outcome for outcome in outcomes if outcome.skipped is None}
+
+
+@pytest.mark.slow
+class TestTraining:
+    def test_every_setting_arrives_and_changes_nothing_else(self, torch_outcomes: dict[str, Outcome]) -> None:
+        there = settings.this_machine()
+        assert {name: (o.error, o.arrived) for name, o in torch_outcomes.items()} == {
+            name: (None, BY_NAME[name].effect(there)) for name in torch_outcomes
         }
-        assert cells["aten-default"] == ["threads"]
-        assert "threads" not in cells["threads-4"]
+
+    def test_a_planted_digit_differs_under_the_settings_that_can_change_it(
+        self, torch_outcomes: dict[str, Outcome]
+    ) -> None:
+        there = settings.this_machine()
+        wanted = {"threads-4": ["threads", "sum"], "mkl-compatible": ["product"]}
+        wanted["aten-default"] = [] if there.capability == "DEFAULT" else ["level", "softmax"]
+        found = {name: [d.cell for d in o.differences if d.chapter == "01"] for name, o in torch_outcomes.items()}
+        assert found == {name: wanted[name] for name in torch_outcomes}
+
+    def test_the_snapped_training_prints_the_same_everywhere(self, torch_outcomes: dict[str, Outcome]) -> None:
+        assert all("planted" in outcome.notebooks for outcome in torch_outcomes.values())
+        assert [d for o in torch_outcomes.values() for d in o.differences if d.chapter == "planted"] == []
+
+    def test_the_controls_part_under_another_vector_width(self, torch_outcomes: dict[str, Outcome]) -> None:
+        if settings.this_machine().capability == "DEFAULT":
+            pytest.skip("this machine has one vector width")
+        outcome = torch_outcomes["aten-default"]
+        assert matrix.partings(outcome, "float32")["weights"] in ("1", "2")
+        assert matrix.partings(outcome, "float64")["weights"] in ("1", "2")
+
+    @pytest.mark.parametrize("file", ["arrival.py", "training.py"])
+    def test_no_two_cells_of_a_planted_chapter_share_an_id(self, file: str) -> None:
+        text = (planted.HERE / file).read_text(encoding="utf-8")
+        assert len(planted.cells_of(file)) == text.count("\n# %% ")
+
+    def test_the_three_trainings_differ_in_nothing_but_their_arithmetic(self) -> None:
+        cells = {a: planted.training_cells(a, 5) for a in planted.ARITHMETIC.values()}
+        assert [list(c) for c in cells.values()] == [list(planted.cells_of("training.py"))] * 3
+        assert {a: c["settings"] for a, c in cells.items()} == {
+            a: f"ARITHMETIC, ITERATIONS = {a!r}, 5" for a in ("snapped", "float64", "float32")
+        }
+        assert all({**c, "settings": ""} == {**cells["snapped"], "settings": ""} for c in cells.values())

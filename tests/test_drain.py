@@ -26,16 +26,19 @@ CHILD = "import subprocess\nr = subprocess.run(['echo', 'child'])"
 
 
 class Stream:
-    """What `Drain` needs of ipykernel's stream: a pipe, a thread that reads it in pieces, slowly, and `write`."""
+    """What `Drain` needs of ipykernel's stream: a pipe, a thread that reads it in pieces, slowly, `write`, `flush`."""
 
     def __init__(self, size: int) -> None:
         self.out, self.fd = os.pipe()
-        self.size, self.text = size, ""
+        self.size, self.text, self.flushes = size, "", 0
         self.watch_fd_thread = threading.Thread(target=self.watch, daemon=True)
 
     def write(self, text: str) -> int:
         self.text += text
         return len(text)
+
+    def flush(self) -> None:
+        self.flushes += 1
 
     def watch(self) -> None:
         while data := os.read(self.out, self.size):
@@ -58,6 +61,28 @@ def test_all_that_was_written_has_arrived_and_no_mark(size: int, text: str) -> N
     os.close(stream.fd)
     stream.watch_fd_thread.join(5)
     os.close(stream.out)
+
+
+def test_flushes_within_a_cell_wait_for_its_end() -> None:
+    stream = Stream(100)
+    drain = Drain(stream, stream.fd)
+    stream.flush()
+    assert stream.flushes == 1
+    drain.begin()
+    stream.flush()
+    assert stream.flushes == 1
+    drain.wait()
+    stream.flush()
+    assert stream.flushes == 3
+    os.close(stream.fd)
+    os.close(stream.out)
+
+
+def test_a_kernel_loses_none_of_many_flushed_lines(tmp_path: Path) -> None:
+    source = "for n in range(20_000):\n    print(n, flush=True)"
+    write_book(tmp_path, {"01-one": [code("flushes", source, "".join(f"{n}\n" for n in range(20_000)))]})
+    checked = check(tmp_path, "--kernel")
+    assert checked.code == 0, checked.out
 
 
 def test_a_kernel_whose_reader_is_slow_loses_no_output_of_a_child(tmp_path: Path) -> None:

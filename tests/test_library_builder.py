@@ -339,7 +339,7 @@ ERRORS: dict[str, tuple[list[CELL], str, int | None, str]] = {
     ),
     "private twice": ([code("a", "#@save\n_X = 1"), code("b", "#@save\n_X = 2")], "b", 2, "saved twice"),
     "builtin": ([code("a", f"#@save\n{doc('sum')}")], "a", 2, "'sum' is a builtin"),
-    "module name": ([code("a", f"#@save\n{doc('late_')}\n\n{doc('subject')}")], "a", 6, "is also the module of"),
+    "module name": ([code("a", f"#@save\n{doc('late_')}\n\n{doc('base')}")], "a", 6, "is also the module of"),
     "dunder": ([code("a", "#@save\n__all__ = []")], "a", 2, "Python's own kind of name"),
     "function without docstring": (
         [code("a", "#@save\ndef f():\n    return 1")],
@@ -842,6 +842,17 @@ def test_the_built_package_imports_and_explains_itself(tmp_path: Path) -> None:
     assert done.stdout.startswith("12.566370614359172\n0.0.1\nHelp on package agentrl:")
     assert "Chapter 1 · Subject (agentrl.subject)" in done.stdout
     assert "average  Return the mean area of the circles" in done.stdout
+
+
+def test_a_function_may_carry_the_name_of_its_own_module(tmp_path: Path) -> None:
+    root = book(tmp_path, code("a", f"#@save\n{doc('subject')}\n\n\n{doc('other')}"))
+    assert build_library.main(["--root", str(root)]) == 0
+    script = (
+        "import agentrl as arl; from agentrl.subject import other, subject; print(arl.subject(), subject(), other())"
+    )
+    env = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 1\n"
 
 
 def test_an_empty_package_imports(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The book
     problems        a finding and its place, for people and for GitHub
     sources         the ledger sources.md
     plan, plan.toml the parts and chapters of the book, written or not
+    scratch         folders for what is half done, removed even after a kill
 
 The library (build_library.py)
     saves           what each saved cell imports, defines and needs
@@ -18,13 +19,15 @@ The library (build_library.py)
 
 The checker (check_chapters.py)
     checker         the plan, the verdicts
-    runner          stages a notebook, starts an engine, reads its events
+    runner          stages a notebook, reads the events of an engine
+    engines         the fork engine with its servers, and a fresh process per notebook
     forkserver      imports once, forks a supervisor and a worker per notebook
     supervisor      limits and cleaning up, from outside
     worker          runs the cells, from inside
     shell           IPython's shell without a kernel
     libguard        lets a process import one copy of the library and no other
     kernel          the same through a Jupyter kernel
+    kernelguard     ends a kernel and all it started when the checker ends
     drain           lets a kernel's cell end after its output has arrived
     roles           stub, solution and test of an exercise
     compare         recorded text against captured text
@@ -38,5 +41,8 @@ The rest
     figures         how figures look; what their scripts call
     figure_scripts  runs those scripts (make_figures.py)
     determinism     the book under other settings (determinism.py)
+    settings        those settings, and what this machine has of them
+    planted/        the small book beside it: cells that show a setting arrived, a training run and its controls
     bench           the checker against nbval and nbmake (bench.py)
+    benchbook       the made-up books that it measures
 """

@@ -6,7 +6,6 @@ What is compared is ratios within one round, so that a busy machine slows both s
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import platform
 import statistics
@@ -25,7 +24,8 @@ from typing import Any
 import psutil
 from rich.table import Table
 
-from .notebook import KERNEL, Book, as_lines, dump, load_book, stdout_output, write_atomic
+from .benchbook import Synthetic, write_synthetic
+from .notebook import Book, load_book
 from .runner import usable_cores
 
 SCRIPTS = Path(__file__).resolve().parents[1]
@@ -43,17 +43,6 @@ PINNED = {
     "PYTHONHASHSEED": "0",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
 }
-
-
-# What the real chapters do with torch: the first step of an optimiser costs about as much as importing it.
-TRAINING = """w = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-optimiser = torch.optim.Adam([w], lr=0.1)
-for _ in range(5):
-    optimiser.zero_grad()
-    loss = ((w - 1) ** 2).sum()
-    loss.backward()
-    optimiser.step()
-print(f"loss {loss.item():.3f}")"""
 
 
 @dataclass(frozen=True)
@@ -290,73 +279,33 @@ def describe(found: Mapping[str, Any]) -> str:
     return f"{place}; Python {found['python']}, {versions}"
 
 
-@dataclass(frozen=True)
-class Synthetic:
-    """The shape of a made-up book: how many chapters, code cells in each, and how many of them import torch."""
-
-    chapters: int
-    cells: int
-    torch: int
-
-    @classmethod
-    def parse(cls, text: str) -> Synthetic:
-        """Return the shape written as `20,25,3`; ValueError says what is wrong with it."""
-        parts = text.split(",")
-        if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
-            raise ValueError(f"{text!r} is not CHAPTERS,CELLS,TORCH, for example 20,25,3")
-        made = cls(*map(int, parts))
-        if not (1 <= made.chapters <= 99 and made.cells >= 3 and made.torch <= made.chapters):
-            raise ValueError(f"{text!r}: 1 to 99 chapters, 3 or more cells, no more with torch than there are chapters")
-        return made
+Growth = list[tuple[Synthetic, Report]]
 
 
-def write_synthetic(root: Path, shape: Synthetic) -> None:
-    """Write a made-up book with recorded outputs: printing, loops of about 10 ms, NumPy, one saved cell a chapter."""
-    write_atomic(root / "pyproject.toml", '[project]\nname = "agentrl"\nversion = "0"\n')
-    write_atomic(root / "requirements.lock", "")
-    with_torch = torch_chapters(shape)
-    for number in range(shape.chapters):
-        sources = list(_sources(number, shape.cells, number in with_torch))
-        path = root / "chapters" / f"{number:02d}-synthetic.ipynb"
-        write_atomic(path, dump(_notebook(number, sources)))
+def growth(shapes: Sequence[Synthetic], rounds: int, say: Callable[[str], None]) -> Growth:
+    """Measure every runner on made-up books of these shapes, one after another."""
+    found: Growth = []
+    for shape in shapes:
+        with tempfile.TemporaryDirectory(prefix="bench-book-") as folder:
+            write_synthetic(Path(folder), shape)
+            say(f"{shape.notebooks} notebooks")
+            found.append((shape, bench(Path(folder), (), rounds, say)))
+    return found
 
 
-def torch_chapters(shape: Synthetic) -> set[int]:
-    """Return which chapters import torch: as many as asked, spread over the book."""
-    return {number * shape.chapters // shape.torch for number in range(shape.torch)}
-
-
-def _sources(chapter: int, cells: int, with_torch: bool) -> Iterable[str]:
-    library = "torch" if with_torch else "numpy"
-    yield f"import {library}"
-    factor = chapter + 2
-    saved = f'def scale_{chapter}(x: float) -> float:\n    """Return x times {factor}."""\n    return x * {factor}'
-    yield f"#@save\n{saved}"
-    for number in range(cells - 2 - with_torch):
-        if number % 3 == 0:
-            yield f"total = 0\nfor i in range(60_000):\n    total += i % {number + 2}\nprint('total', total)"
-        elif number % 3 == 1:
-            yield f"print({library}.arange({number + 5}).sum().item())"
-        else:
-            yield f"for i in range(5):\n    print(i, scale_{chapter}(i))"
-    if with_torch:
-        yield TRAINING
-
-
-def _notebook(number: int, sources: Sequence[str]) -> dict[str, Any]:
-    space: dict[str, Any] = {"__name__": "__main__"}
-    cells: list[dict[str, Any]] = []
-    for count, source in enumerate(sources, start=1):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(source, f"cell-{count}", "exec"), space)
-        cell = {"cell_type": "code", "id": f"cell-{count}", "metadata": {}, "source": as_lines(source)}
-        cells.append({**cell, "execution_count": count, "outputs": stdout_output(printed.getvalue())})
-    title = {
-        "chapter": f"{number:02d}",
-        "module": f"synthetic_{number:02d}",
-        "title": "Synthetic",
-        "question": "How long?",
-    }
-    metadata = {"agentrl": title, "kernelspec": dict(KERNEL), "language_info": {"name": "python"}}
-    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+def growth_table(found: Growth) -> Table:
+    """Return, for each runner, seconds in all, milliseconds a notebook and peak memory as the book grows."""
+    made = Table(
+        title=f"{found[0][0].cells} code cells a notebook, {_rounds(found[0][1])} round(s): medians",
+        caption="in each column: seconds in all, milliseconds a notebook, peak MB",
+    )
+    made.add_column("runner", no_wrap=True)
+    for shape, _ in found:
+        made.add_column(f"{shape.notebooks} notebooks", justify="right")
+    for name in found[0][1].runs:
+        cells = []
+        for shape, report in found:
+            seconds, _, peak = (statistics.median(v) for v in zip(*map(_numbers, report.runs[name]), strict=True))
+            cells.append(f"{seconds:.1f}  {1000 * seconds / shape.notebooks:.0f}  {peak:.0f}")
+        made.add_row(name, *cells)
+    return made

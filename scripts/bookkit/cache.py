@@ -24,11 +24,15 @@ from .runner import CellRun, Job, NotebookRun, is_staged
 
 FORMAT = 1
 ENGINE_FILES = tuple(
-    f"{name}.py" for name in ("cache", "forkserver", "libguard", "notebook", "runner", "shell", "supervisor", "worker")
+    f"{name}.py"
+    for name in ("cache", "engines", "forkserver", "libguard", "notebook", "runner", "shell", "supervisor", "worker")
 )
 VERSIONS_OF = ("torch", "numpy", "ipython", "matplotlib")
 KEPT_PER_NOTEBOOK = 4
 EVERYTHING = "*"
+ABSENT = (FileNotFoundError, NotADirectoryError)
+# What reading an entry of any content can raise; JSON nested too deeply is a RecursionError.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def digest(data: Any) -> str:
@@ -136,11 +140,21 @@ class LibraryCache:
         self.key = digest(parts)
         self.path = folder / f"library.{self.key[:32]}.json"
         self.changed = False
-        self.files: dict[str, dict[str, str]] = {}
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        self.damaged: list[str] = []
+        self.files: dict[str, dict[str, str]] = self._load()
+
+    def _load(self) -> dict[str, dict[str, str]]:
+        """Return the libraries kept for this state of the book; none when there are none that can be trusted."""
+        try:
             entry = json.loads(self.path.read_bytes())
-            if entry["checksum"] == digest([self.key, entry["files"]]):
-                self.files = entry["files"]
+            if entry["checksum"] != digest([self.key, entry["files"]]):
+                raise ValueError("checksum")
+            return entry["files"]
+        except ABSENT:
+            return {}
+        except UNREADABLE:
+            self.damaged.append(self.path.name)
+            return {}
 
     def get(self, label: str, build: Callable[[], dict[str, str]]) -> dict[str, str]:
         """Return the library kept under a label, or else what `build` returns, which is kept from now on."""
@@ -181,9 +195,9 @@ class Cache:
                 raise ValueError("checksum")
             run = NotebookRun([CellRun(**cell) for cell in entry["cells"]], complete=True)
             files = dict(entry["files"])
-        except FileNotFoundError:
+        except ABSENT:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except UNREADABLE:
             self.damaged.append(path.name)
             return None
         if any(self.tree.digest(name) != value for name, value in files.items()):

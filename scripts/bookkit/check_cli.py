@@ -10,19 +10,20 @@ from functools import cache
 
 from .cache import Cache
 from .checker import NotebookVerdict, Plan, Refused, book_names, check, in_order, make_plan, open_cache
+from .engines import ForkEngine, SpawnEngine
+from .libguard import LIBRARY
 from .problems import BookError
 from .report import Report, make_report, write_junit
 from .runner import (
     UPDATE_SEEDS,
     Engine,
     EngineError,
-    ForkEngine,
+    Job,
     Limits,
-    SpawnEngine,
     pinned,
     usable_memory,
-    wanted_modules,
 )
+from .scratch import sweep_leftovers
 
 Options = argparse.Namespace
 
@@ -33,6 +34,7 @@ def run(options: Options) -> int:
     try:
         if options.update and os.environ.get("CI", "").lower() not in ("", "0", "false"):
             raise Refused("--update is for people: in CI (the variable CI is set) outputs are only checked")
+        sweep_leftovers(options.root.resolve())
         plan = make_plan(options.root.resolve(), options.prefixes, remember=not options.no_cache)
         return _list(plan, report) if options.list else _run_plan(plan, options, report)
     except BookError as error:
@@ -89,7 +91,7 @@ def _check(
     engines.append(make_engine(plan, options, pins))
     store: Cache | None = None if options.no_cache or options.kernel else open_cache(plan.book.root)
     verdicts = check(plan, engines[0], store, pins, options.jobs, report.notebook, report.progress)
-    return verdicts, store.damaged if store else []
+    return verdicts, [*plan.damaged, *(store.damaged if store else [])]
 
 
 def _update(
@@ -109,11 +111,13 @@ def _update(
             for line in lines:
                 report.line(f"      {line}".rstrip(), style={"-": "red", "+": "green"}.get(line[:1], ""))
 
-    outcomes = in_order(plan.jobs, lambda job: update(job, both, names, report.progress), options.jobs, ready)
+    queue = both[0].prepare(plan.jobs)
+    both[1].prepare(plan.jobs)
+    outcomes = in_order(plan.jobs, lambda job: update(job, both, names, report.progress), options.jobs, ready, queue)
     words = [o.word for o in outcomes]
     counts = ", ".join(f"{words.count(word)} {word}" for word in ("recorded", "unchanged", "refused"))
     report.line(f"notebooks: {counts}")
-    return [o.verdict for o in outcomes], []
+    return [o.verdict for o in outcomes], list(plan.damaged)
 
 
 def make_engine(plan: Plan, options: Options, pins: Mapping[str, str]) -> Engine:
@@ -125,15 +129,14 @@ def make_engine(plan: Plan, options: Options, pins: Mapping[str, str]) -> Engine
         return KernelEngine(pins, limits)
     if options.spawn:
         return SpawnEngine(pins, limits)
-    return ForkEngine(pins, limits, wanted_modules(_code(plan)))
+    return ForkEngine(pins, limits, lambda job: _code(plan, job))
 
 
-def _code(plan: Plan) -> list[str]:
-    """Return all code that may run: the selected notebooks, their chapters, the libraries they import."""
-    keys = {job.chapter.key for job in plan.jobs}
-    chapters = [c for c in plan.book.notebooks() if c.key in keys]
-    texts = [cell.source for chapter in chapters for cell in chapter.code_cells]
-    return texts + [text for job in plan.jobs for text in job.library.values()]
+def _code(plan: Plan, job: Job) -> list[str]:
+    """Return all code that a notebook may run: its own, for solutions their chapter's, the library if it is used."""
+    texts = plan.book.code_of(job.chapter)
+    used = any(LIBRARY in text for text in texts)
+    return [*texts, *job.library.values()] if used else texts
 
 
 def overrides(pairs: list[str]) -> dict[str, str]:

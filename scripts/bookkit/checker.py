@@ -24,6 +24,12 @@ T = TypeVar("T")
 Missing = Mapping[str, "library.SavedName"]
 Names = Callable[[], Missing]
 STDERR_LINES = 20
+# Code that names a notebook, lists folders or starts programs.
+LOOKS_AROUND = re.compile(
+    r"ipynb|listdir|iterdir|scandir|walk|glob|subprocess|system|popen|exec|spawn|fork"
+    r"|^\s*(?:!|%(?!%?capture\b|run\b))",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 class Refused(Exception):
@@ -67,12 +73,16 @@ class NotebookVerdict:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be checked: the readable book, the notebooks chosen, what stands in the way (exit code 2)."""
+    """What will be checked: the readable book, the notebooks chosen, what stands in the way (exit code 2).
+
+    `damaged` names the cached libraries that could not be used.
+    """
 
     book: Book
     jobs: tuple[Job, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Plan:
@@ -96,7 +106,8 @@ def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Pla
     if libraries is not None:
         libraries.save()
     problems = tuple(sorted({*blocking, *failed}, key=lambda p: (p.path, p.file_line or 0, p.message)))
-    return Plan(book, tuple(jobs), problems, tuple(replace(p, level="warning") for p in others))
+    damaged = tuple(libraries.damaged) if libraries is not None else ()
+    return Plan(book, tuple(jobs), problems, tuple(replace(p, level="warning") for p in others), damaged)
 
 
 def _load(root: Path) -> tuple[Book, list[Problem]]:
@@ -142,8 +153,14 @@ def _jobs(book: Book, chosen: Iterable[Chapter], libraries: LibraryCache | None)
             problems += error.problems
             continue
         run = tuple(_runs(cell, model) for cell in chapter.code_cells)
-        jobs.append(Job(chapter, files, run, probes(chapter), model))
+        around = looks_around(chapter, book.code_of(chapter))
+        jobs.append(Job(chapter, files, run, probes(chapter), model, around))
     return jobs, problems
+
+
+def looks_around(chapter: Chapter, sources: Iterable[str]) -> bool:
+    """Return whether code could look at other notebooks than a chapter and its solutions, which share a file name."""
+    return LOOKS_AROUND.search("\n".join(sources).replace(chapter.path.name, "")) is not None
 
 
 def visible_library(book: Book, chapter: Chapter, libraries: LibraryCache | None) -> dict[str, str]:
@@ -199,39 +216,55 @@ def check(
     """Run every job of the plan, `jobs` at once, and call `ready` with each verdict in the order of the book."""
     lock = _lock_text(plan.book.root)
     names = cache(lambda: book_names(plan.book))
+    keys = {job.chapter.label: key_of(job, pins, lock) for job in plan.jobs}
+    known = {label: run for label, run in _from_cache(plan.jobs, keys, store) if run is not None}
+    missing = [job for job in plan.jobs if job.chapter.label not in known]
+    if missing and store is not None:
+        store.tree.snapshot()
 
     def one(job: Job) -> NotebookVerdict:
-        run, cached = obtain(job, engine, store, key_of(job, pins, lock), progress)
-        return judge(job, run, names, cached)
+        label = job.chapter.label
+        if label in known:
+            return judge(job, known[label], names, cached=True)
+        run = engine.run(job, lambda index: progress(job, index))
+        if store is not None:
+            store.store(job, keys[label], run)
+        return judge(job, run, names)
 
-    return in_order(plan.jobs, one, jobs, ready)
+    cached = [job for job in plan.jobs if job.chapter.label in known]
+    return in_order(plan.jobs, one, jobs, ready, cached + engine.prepare(missing))
 
 
-def in_order(jobs: Sequence[Job], work: Callable[[Job], T], parallel: int, ready: Callable[[T], None]) -> list[T]:
-    """Return the results of `work` for each job, done side by side, each announced once all before it are."""
+def _from_cache(
+    jobs: Iterable[Job], keys: Mapping[str, str], store: Cache | None
+) -> Iterator[tuple[str, NotebookRun | None]]:
+    """Yield each job's results of an earlier run that still hold, or None."""
+    for job in jobs:
+        label = job.chapter.label
+        yield label, store.load(job, keys[label]) if store is not None else None
+
+
+def in_order(
+    jobs: Sequence[Job],
+    work: Callable[[Job], T],
+    parallel: int,
+    ready: Callable[[T], None],
+    queue: Sequence[Job],
+) -> list[T]:
+    """Return the results of `work` for each job, done side by side, each announced once all before it are.
+
+    The jobs are begun as they stand in `queue`, which holds the same jobs.
+    """
     results: list[T] = []
     pool = ThreadPoolExecutor(max(1, parallel))
     try:
-        futures: list[Future[T]] = [pool.submit(work, job) for job in jobs]
-        for future in futures:
-            results.append(future.result())
+        begun: dict[int, Future[T]] = {id(job): pool.submit(work, job) for job in queue}
+        for job in jobs:
+            results.append(begun[id(job)].result())
             ready(results[-1])
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return results
-
-
-def obtain(job: Job, engine: Engine, store: Cache | None, key: str, progress: Progress) -> tuple[NotebookRun, bool]:
-    """Return a job's results and whether they are from the cache."""
-    if store is not None:
-        found = store.load(job, key)
-        if found is not None:
-            return found, True
-        store.tree.snapshot()
-    run = engine.run(job, lambda index: progress(job, index))
-    if store is not None:
-        store.store(job, key, run)
-    return run, False
 
 
 def open_cache(root: Path) -> Cache:

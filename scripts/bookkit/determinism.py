@@ -1,89 +1,36 @@
 """Run the book under settings that may change a number or a text, and say which cells then print something else.
 
-The checker compares every run with the recorded outputs; a setting is a set of environment variables laid over those
-it pins. What this machine lacks is named as skipped, never passed over.
+The checker compares every run with the recorded outputs. Beside the book runs a planted one (bookkit/planted): its
+cells show that a setting has arrived, its training that the book's rules hold, its controls that a difference would
+be seen. What this machine lacks is named as skipped, never passed over.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
+from .planted import CONTROLS, NAMES, TIMEOUT
+from .scratch import Scratch
+from .settings import Machine, Setting, prepare, this_machine
+
 SCRIPTS = Path(__file__).resolve().parents[1]
-TIMEOUT = 900  # seconds a cell may take: some settings are several times slower, and slowness is no difference
-LEGEND = "printed text against the recorded one: = equal, ≠2 two cells differ, – skipped, ! did not run"
-LEVELS = ("AVX2", "AVX512")
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What decides which settings this machine has: torch's vector level, whether it has MKL, the locales installed."""
-
-    capability: str
-    mkl: bool
-    locales: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to run the book: variables laid over the checker's own, and what the machine must have for it."""
-
-    name: str
-    what: str
-    env: Mapping[str, str] = field(default_factory=dict)
-    level: str | None = None
-    mkl: bool = False
-    locale: str | None = None
-    elsewhere: bool = False
-
-    def missing(self, machine: Machine) -> str | None:
-        """Return why this machine cannot run the setting, or None."""
-        if self.level and machine.capability not in LEVELS[LEVELS.index(self.level) :]:
-            return f"this CPU's level is {machine.capability}, not {self.level}"
-        if self.mkl and not machine.mkl:
-            return "this torch has no MKL"
-        if self.locale and _plain(self.locale) not in machine.locales:
-            return f"the locale {self.locale} is not installed"
-        return None
-
-
-def _threads(count: int) -> Setting:
-    # OpenBLAS would start its threads when NumPy is imported, and a process with threads must not be forked.
-    # Without MKL_DYNAMIC=FALSE torch takes no more threads than there are cores, whatever it is told.
-    env = {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count), "MKL_DYNAMIC": "FALSE"}
-    return Setting(f"threads-{count}", f"{count} thread{'s' * (count > 1)} in torch's operations", env)
-
-
-LOWEST = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-SETTINGS: tuple[Setting, ...] = (
-    Setting("as-checked", "what the checker pins, nothing changed"),
-    Setting("aten-default", "torch without vector instructions", {"ATEN_CPU_CAPABILITY": "default"}),
-    Setting("aten-avx2", "torch limited to AVX2", {"ATEN_CPU_CAPABILITY": "avx2"}, level="AVX2"),
-    Setting("aten-avx512", "torch with AVX-512", {"ATEN_CPU_CAPABILITY": "avx512"}, level="AVX512"),
-    _threads(1),
-    _threads(2),
-    _threads(4),
-    Setting("mkl-compatible", "MKL's oldest code path", {"MKL_CBWR": "COMPATIBLE"}, mkl=True),
-    Setting("lowest", "torch, MKL and oneDNN all at their lowest", LOWEST, mkl=True),
-    Setting("hash-0", "PYTHONHASHSEED=0", {"PYTHONHASHSEED": "0"}),
-    Setting("hash-random", "a random order of sets", {"PYTHONHASHSEED": "random"}),
-    Setting("locale-posix", "the POSIX locale", {"LC_ALL": "POSIX"}),
-    Setting("locale-german", "a comma for a point", {"LC_ALL": "de_DE.UTF-8"}, locale="de_DE.UTF-8"),
-    Setting("locale-turkish", "another upper case of i", {"LC_ALL": "tr_TR.UTF-8"}, locale="tr_TR.UTF-8"),
-    # Written out, so that no time zone database is needed.
-    Setting("time-zone", "45 minutes off the hour, east", {"TZ": "XYZ-05:45"}),
-    Setting("folder", "another working and temporary folder, a blank and an ü in its name", elsewhere=True),
+ARRIVAL = "arrival"
+# The cells of the planted training that tell when two runs part, and what each tells.
+PARTING = {"weights": "a weight", "tokens": "a sampled token", "returns": "a printed line"}
+LEGEND = (
+    "printed text against the recorded one: = equal, ≠2 two cells differ, – skipped, ! did not run; "
+    "arrived: what the setting was seen to change in the cells"
 )
 
 
@@ -98,13 +45,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one setting did: the notebooks that ran, the differences, or the error that kept it from running."""
+    """What one setting did: the notebooks that ran, the differences, or the error that kept it from running.
+
+    `arrived` are the arrival chapter's cells that changed, None where that chapter did not run. Differences in the
+    controls are kept apart: they are wanted.
+    """
 
     setting: Setting
     notebooks: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     error: str | None = None
     skipped: str | None = None
+    arrived: frozenset[str] | None = None
+    controls: tuple[Difference, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -112,63 +65,100 @@ class Outcome:
         return self.skipped is not None or (self.error is None and not self.differences)
 
 
-def choose(names: Sequence[str]) -> list[Setting]:
-    """Return the settings of these names in their own order, all for none; KeyError lists those there are."""
-    known = {setting.name: setting for setting in SETTINGS}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise KeyError(f"no setting is called {unknown[0]!r}; there are: {', '.join(known)}")
-    return [setting for setting in SETTINGS if not names or setting.name in names]
+@dataclass(frozen=True)
+class Books:
+    """What is run under each setting: the book and chapters of it, and the planted book, each None to leave it out.
+
+    The controls of the planted book, if it has them, run under the settings that can change a digit.
+    """
+
+    root: Path | None
+    prefixes: tuple[str, ...] = ()
+    planted: Path | None = None
+    controls: bool = False
 
 
-def _plain(locale: str) -> str:
-    """Return a locale's name as `locale -a` may or may not write it, made alike: `de_DE.UTF-8` is `de_de.utf8`."""
-    return locale.strip().lower().replace("-", "")
-
-
-@cache
-def probe() -> Machine:
-    """Ask torch, in a process of its own, what the CPU offers, and the system which locales it has."""
-    code = "import json, torch.backends as b; print(json.dumps([b.cpu.get_cpu_capability(), b.mkl.is_available()]))"
-    env = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    capability, mkl = json.loads(done.stdout.splitlines()[-1])
-    try:
-        listed = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        listed = ""
-    return Machine(str(capability), bool(mkl), frozenset(map(_plain, listed.splitlines())))
-
-
-def command(setting: Setting, root: Path, prefixes: Sequence[str], junit: Path, jobs: int) -> list[str]:
-    """Return the checker's command for one setting."""
+def command(env: Mapping[str, str], root: Path, prefixes: Sequence[str], junit: Path) -> list[str]:
+    """Return the checker's command with these variables laid over those it pins."""
     check = [sys.executable, str(SCRIPTS / "check_chapters.py"), "--root", str(root), "--no-cache"]
-    laid_over = [part for name, value in setting.env.items() for part in ("--env", f"{name}={value}")]
-    return [*check, "--timeout", str(TIMEOUT), "-j", str(jobs), "--junit", str(junit), *laid_over, *prefixes]
+    laid_over = [part for name, value in env.items() for part in ("--env", f"{name}={value}")]
+    return [*check, "--timeout", f"{TIMEOUT:g}", "--junit", str(junit), *laid_over, *prefixes]
 
 
-def run_setting(setting: Setting, root: Path, prefixes: Sequence[str], jobs: int = 1) -> Outcome:
-    """Check the notebooks under one setting and return what differed."""
-    with tempfile.TemporaryDirectory(prefix="determinism-") as folder:
-        junit = Path(folder) / "report.xml"
-        # A difference here is this tool's to report, not the checker's to annotate.
-        env = {name: value for name, value in os.environ.items() if name != "GITHUB_ACTIONS"}
-        place = root
-        if setting.elsewhere:
-            place = Path(folder) / "elsewhere, für alle"
-            place.mkdir()
-            env["TMPDIR"] = str(place)
-        done = subprocess.run(
-            command(setting, root.resolve(), prefixes, junit, jobs),
-            env=env,
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        report = junit.read_text(encoding="utf-8") if junit.exists() else ""
+def run_setting(setting: Setting, books: Books, machine: Machine | None = None) -> Outcome:
+    """Check the books under one setting and return what differed and whether the setting arrived."""
+    there = machine or this_machine()
+    why = setting.missing(there)
+    if why:
+        return Outcome(setting, skipped=why)
+    outcome = Outcome(setting)
+    with Scratch("determinism") as folder:
+        try:
+            env, place = prepare(setting, folder, there)
+        except (OSError, subprocess.CalledProcessError) as error:
+            return Outcome(setting, error=f"it could not be prepared: {error}")
+        if books.root is not None:
+            outcome = joined(outcome, _check(setting, env, books.root, books.prefixes, folder, place))
+        if books.planted is not None and outcome.error is None:
+            found = _check(setting, env, books.planted, _planted_prefixes(setting, books), folder, place)
+            outcome = joined(outcome, sort_planted(found, there))
+    return outcome
+
+
+def _planted_prefixes(setting: Setting, books: Books) -> list[str]:
+    """Return the planted chapters to run: the controls only where a digit can change."""
+    controls = books.controls and setting.numeric
+    return [key for key, name in NAMES.items() if controls or name not in CONTROLS]
+
+
+def joined(one: Outcome, other: Outcome) -> Outcome:
+    """Return the outcome of two books under the same setting."""
+    return replace(
+        other,
+        notebooks=one.notebooks + other.notebooks,
+        differences=one.differences + other.differences,
+        error=one.error or other.error,
+    )
+
+
+def sort_planted(outcome: Outcome, machine: Machine) -> Outcome:
+    """Return the planted book's outcome with names for keys, its differences told apart by what they mean."""
+    if outcome.error is not None:
+        return outcome
+    found = [replace(d, chapter=NAMES.get(d.chapter, d.chapter)) for d in outcome.differences]
+    arrived = frozenset(d.cell for d in found if d.chapter == ARRIVAL)
+    missing = outcome.setting.effect(machine) - arrived
+    return replace(
+        outcome,
+        notebooks=tuple(NAMES.get(key, key) for key in outcome.notebooks if NAMES.get(key) != ARRIVAL),
+        differences=tuple(d for d in found if d.chapter not in (ARRIVAL, *CONTROLS)),
+        controls=tuple(d for d in found if d.chapter in CONTROLS),
+        arrived=arrived,
+        error=f"it did not reach the cells: {', '.join(sorted(missing))} as without it" if missing else None,
+    )
+
+
+def _check(
+    setting: Setting, env: Mapping[str, str], root: Path, prefixes: Sequence[str], folder: Path, place: Path | None
+) -> Outcome:
+    """Run the checker on one book and return what its report says."""
+    junit = folder / "report.xml"
+    junit.unlink(missing_ok=True)
+    # A difference here is this tool's to report, not the checker's to annotate.
+    around = {name: value for name, value in os.environ.items() if name != "GITHUB_ACTIONS"}
+    if place is not None:
+        around["TMPDIR"] = str(place)
+    done = subprocess.run(
+        command(env, root.resolve(), prefixes, junit),
+        env=around,
+        cwd=place or root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    report = junit.read_text(encoding="utf-8") if junit.exists() else ""
     if done.returncode not in (0, 1) or not report:
         last = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()][-1:]
         return Outcome(setting, error=f"the checker ended with {done.returncode}: {''.join(last) or 'no word'}")
@@ -202,20 +192,18 @@ def _first_line(failure: ET.Element) -> str:
 
 def run_all(
     settings: Sequence[Setting],
-    root: Path,
-    prefixes: Sequence[str],
+    books: Books,
     jobs: int,
     say: Callable[[str], None],
     machine: Machine | None = None,
 ) -> list[Outcome]:
-    """Run the settings one after another, say how each went, and return the outcomes in order."""
-    there = machine or probe()
+    """Run the settings, `jobs` of them side by side, say how each went, and return the outcomes in order."""
+    there = machine or this_machine()
     outcomes: list[Outcome] = []
-    for setting in settings:
-        why = setting.missing(there)
-        outcome = Outcome(setting, skipped=why) if why else run_setting(setting, root, prefixes, jobs)
-        outcomes.append(outcome)
-        say(f"{setting.name}: {verdict(outcome)}")
+    with ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(lambda setting: run_setting(setting, books, there), settings):
+            outcomes.append(outcome)
+            say(f"{outcome.setting.name}: {verdict(outcome)}")
     return outcomes
 
 
@@ -226,19 +214,25 @@ def verdict(outcome: Outcome) -> str:
     if outcome.error:
         return f"did not run: {outcome.error}"
     cells = len(outcome.differences)
-    equal = f"equal in {len(outcome.notebooks)} notebook{'s' * (len(outcome.notebooks) != 1)}"
+    notebooks = [name for name in outcome.notebooks if name not in CONTROLS]
+    equal = f"equal in {len(notebooks)} notebook{'s' * (len(notebooks) != 1)}"
     return f"{cells} cell{'s' * (cells != 1)} differ" + "s" * (cells == 1) if cells else equal
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Return a table of settings down and chapters across; a chapter's solutions count with it."""
-    keys = list(dict.fromkeys(key_of(name) for outcome in outcomes for name in outcome.notebooks))
+    names = dict.fromkeys(key_of(name) for outcome in outcomes for name in outcome.notebooks)
+    keys = [name for name in names if name not in CONTROLS]
     made = Table(box=box.SIMPLE_HEAD)
     made.add_column("setting", no_wrap=True)
     for key in keys:
         made.add_column(key, justify="center", no_wrap=True)
+    with_arrival = any(outcome.arrived is not None for outcome in outcomes)
+    if with_arrival:
+        made.add_column("arrived", no_wrap=True)
     for outcome in outcomes:
-        made.add_row(outcome.setting.name, *(_state(outcome, key) for key in keys))
+        cells = [_state(outcome, key) for key in keys]
+        made.add_row(outcome.setting.name, *cells, *([_arrival(outcome)] if with_arrival else []))
     return made
 
 
@@ -248,12 +242,50 @@ def key_of(notebook: str) -> str:
 
 
 def _state(outcome: Outcome, key: str) -> str:
+    """Return how a chapter went under a setting, in one sign."""
     if outcome.skipped:
         return "–"
     if key not in map(key_of, outcome.notebooks):
         return "!"
     cells = sum(key_of(difference.chapter) == key for difference in outcome.differences)
     return f"≠{cells}" if cells else "="
+
+
+def _arrival(outcome: Outcome) -> str:
+    """Return what a setting was seen to change in the cells."""
+    if outcome.skipped or outcome.arrived is None:
+        return "–" if outcome.skipped else "!"
+    return ", ".join(sorted(outcome.arrived)) or "as checked"
+
+
+def partings(outcome: Outcome, control: str) -> dict[str, str]:
+    """Return for each cell of PARTING where a control first printed something else: its iteration, `=` for nowhere."""
+    found = dict.fromkeys(PARTING, "=")
+    for difference in outcome.controls:
+        if difference.chapter == control and difference.cell in PARTING:
+            number = re.search(r"iteration (\d+):", difference.first_line)
+            found[difference.cell] = number[1] if number else "?"
+    return found
+
+
+def control_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return a table of the iterations at which the controls part from their recorded run, by setting."""
+    made = Table(box=box.SIMPLE_HEAD, title="controls: the first iteration with another …", title_justify="left")
+    made.add_column("setting", no_wrap=True)
+    for control in CONTROLS:
+        for what in ("weight", "token", "printed line"):
+            made.add_column(f"{control}\n{what}", justify="right", no_wrap=True)
+    for outcome in outcomes:
+        if set(CONTROLS) <= set(outcome.notebooks):
+            made.add_row(outcome.setting.name, *(v for c in CONTROLS for v in partings(outcome, c).values()))
+    return made
+
+
+def blind(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the controls that ran and printed the same under every setting: nothing was shown about them."""
+    ran = {name for outcome in outcomes for name in outcome.notebooks}
+    seen = {difference.chapter for outcome in outcomes for difference in outcome.controls}
+    return [control for control in CONTROLS if control in ran and control not in seen]
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

@@ -2,7 +2,9 @@
 
 ipykernel reads the output of child processes and C code in a thread; a client stops listening when the cell has ended,
 and what that thread delivers later is lost. So at a cell's end a mark goes down the same pipe, and the cell has not
-ended before the mark came out. Stands alone: kernels load it by its path.
+ended before the mark came out. And each flush is a message; a client that is slow to read loses some of a thousand. So
+within a cell nothing is flushed but by ipykernel's clock, and at its end everything is. Stands alone: kernels load it
+by its path.
 """
 
 from __future__ import annotations
@@ -21,9 +23,19 @@ class Drain:
 
     def __init__(self, stream: Any, fd: int) -> None:
         self.deliver, self.watcher, self.fd = stream.write, stream.watch_fd_thread, fd
+        self.flush_now, self.pid, self.in_cell = stream.flush, os.getpid(), False
         self.held = ""
         self.seen = threading.Event()
-        stream.write = self.write
+        stream.write, stream.flush = self.write, self.flush
+
+    def begin(self) -> None:
+        """A cell begins."""
+        self.in_cell = True
+
+    def flush(self) -> None:
+        """Flush at once, but not within a cell; a fork has no clock to flush it later."""
+        if not self.in_cell or os.getpid() != self.pid:
+            self.flush_now()
 
     def write(self, text: str) -> int:
         """Deliver text; from the pipe's thread without the mark, which may come in pieces."""
@@ -41,15 +53,18 @@ class Drain:
         return len(text)
 
     def wait(self) -> None:
-        """Wait until everything written to the descriptor so far has been delivered."""
+        """Wait until everything written so far, to the stream or to its descriptor, has been delivered."""
+        self.in_cell = False
         if self.watcher.is_alive():
             self.seen.clear()
             os.write(self.fd, MARK.encode())
             self.seen.wait(PATIENCE)
+        self.flush_now()
 
 
 def install(shell: Any) -> None:
     """Drain stdout and stderr of a kernel at the end of each of the shell's cells."""
     streams = ((sys.stdout, 1), (sys.stderr, 2))
     drains = [Drain(stream, fd) for stream, fd in streams if hasattr(stream, "watch_fd_thread")]
+    shell.events.register("pre_execute", lambda: [drain.begin() for drain in drains])
     shell.events.register("post_execute", lambda: [drain.wait() for drain in drains])

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from .figures import svg_name, svg_problems
 from .notebook import write_atomic
+from .scratch import Scratch
 
 TIMEOUT = 120.0
 # Nothing of the machine or its user may reach the picture.
@@ -87,10 +87,10 @@ def orphans(root: Path) -> list[Path]:
 def draw_all(scripts: Sequence[Path], timeout: float = TIMEOUT, jobs: int | None = None) -> list[Result]:
     """Run every script and return the results in the same order; a script that fails does not stop the others."""
     with (
-        tempfile.TemporaryDirectory(prefix="figures-") as folder,
+        Scratch("figures") as folder,
         ThreadPoolExecutor(max_workers=jobs or min(4, os.cpu_count() or 1)) as pool,
     ):
-        return list(pool.map(lambda script: draw_one(script, Path(folder), timeout), scripts))
+        return list(pool.map(lambda script: draw_one(script, folder, timeout), scripts))
 
 
 def draw_one(script: Path, folder: Path, timeout: float = TIMEOUT) -> Result:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import drain, libguard
+from . import drain, kernelguard, libguard
 from .notebook import as_text
 from .runner import (
     CellRun,
@@ -32,7 +33,12 @@ class KernelEngine:
     def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
         self.pins, self.limits = pins, limits
         self.lock = threading.Lock()
-        self.managers: set[Any] = set()
+        self.guards: set[int] = set()
+        self.closed = False
+
+    def prepare(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs as they are: nothing can be started before them."""
+        return list(jobs)
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job's cells through nbclient."""
@@ -65,10 +71,11 @@ class KernelEngine:
 
         client = self._client(notebook, stage, begin)
         failure: Failure | None = None
+        held, ours = self._open_guard()
         try:
             env = {**environment(self.pins), **stage.environment(job)}
             quiet = subprocess.DEVNULL  # a kernel repeats what it captures on the stdout it was started with
-            client.execute(env=env, cwd=str(stage.cwd), stdout=quiet, stderr=quiet)
+            client.execute(env=env, cwd=str(stage.cwd), stdin=held, stdout=quiet, stderr=quiet)
             result.complete = True
         except CellTimeoutError:
             failure = Failure("timeout", f"timeout: not finished after {self.limits.timeout:g} s")
@@ -79,7 +86,8 @@ class KernelEngine:
             if error.ename == "SystemExit":
                 failure = Failure("exit", "the cell calls exit: in Jupyter that ends the kernel")
         finally:
-            self.managers.discard(client.km)
+            os.close(held)
+            self._close_guard(ours)
         for place, cell in zip(wanted, notebook.cells, strict=True):
             _fill(result.cells[place], cell)
         if failure is not None:
@@ -99,10 +107,9 @@ class KernelEngine:
             sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
             "--HistoryManager.enabled=False", "--log-level=ERROR", f"--IPKernelApp.exec_files={start_up}",
         ]  # fmt: skip
-        manager = AsyncKernelManager()
-        manager._kernel_spec = KernelSpec(argv=argv, language="python", display_name="Python 3")
-        with self.lock:
-            self.managers.add(manager)
+        manager = AsyncKernelManager(connection_file=str(stage.scratch / "kernel.json"))
+        guarded = kernelguard.command(str(stage.scratch), argv)
+        manager._kernel_spec = KernelSpec(argv=guarded, language="python", display_name="Python 3")
         client = NotebookClient(
             notebook, km=manager, timeout=round(self.limits.timeout), store_widget_state=False, on_cell_start=begin,
             startup_timeout=120, resources={"metadata": {"path": str(stage.cwd)}},
@@ -110,14 +117,28 @@ class KernelEngine:
         client.owns_km = True  # so that it ends the kernel that it is given
         return client
 
-    def close(self) -> None:
-        """Kill the kernels that still run."""
-        import asyncio
-        import contextlib
+    def _open_guard(self) -> tuple[int, int]:
+        """Return a pipe: the end for a kernel's guard, and the one that keeps the kernel alive while it is open."""
+        held, ours = os.pipe()
+        with self.lock:
+            if self.closed:
+                os.close(ours)  # the guard ends at once
+            else:
+                self.guards.add(ours)
+        return held, ours
 
-        for manager in list(self.managers):
-            with contextlib.suppress(Exception):
-                asyncio.run(manager.shutdown_kernel(now=True))
+    def _close_guard(self, ours: int) -> None:
+        """Tell the guard to end, unless it has been told."""
+        with self.lock:
+            if ours in self.guards:
+                self.guards.remove(ours)
+                os.close(ours)
+
+    def close(self) -> None:
+        """End the kernels that still run."""
+        self.closed = True
+        for ours in list(self.guards):
+            self._close_guard(ours)
 
 
 def _fill(run: CellRun, cell: Any) -> None:

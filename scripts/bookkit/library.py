@@ -215,7 +215,9 @@ def _define_name(
         library.report(saves, saved, definition.names[name], message)
         return
     modules = {chapter.module: chapter for chapter in library.book.chapters}
-    if name in modules:
+    # A function may carry the name of its own module: the package's attribute is then the function, and both
+    # `arl.name` and `from agentrl.name import …` still mean one thing. Another chapter's module would be hidden.
+    if name in modules and modules[name] is not saves.chapter:
         message = f"{name!r} is also the module of {modules[name].name}: `{LIBRARY}.{name}` would mean both"
         library.report(saves, saved, definition.names[name], message)
     entry = _Entry(name, saves, saved, [definition])

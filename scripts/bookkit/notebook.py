@@ -6,11 +6,13 @@ lines, and a newline at the end, which is also how Jupyter saves it; `normalise`
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import errno
 import json
 import os
 import re
-import tempfile
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .problems import BookError, Problem, relative
+from .scratch import CACHE, Scratch
 
 CHAPTER_FILE = re.compile(r"(?P<key>\d\d|[A-Z])-(?P<slug>[a-z0-9]+(?:-[a-z0-9]+)*)\.ipynb")
 CELL_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -176,6 +179,11 @@ class Book:
             solutions = self.solutions_of(chapter.key)
             if solutions is not None:
                 yield solutions
+
+    def code_of(self, notebook: Chapter) -> list[str]:
+        """Return the code that a notebook runs: its own cells, for solutions also their chapter's."""
+        run = [c for c in self.chapters if c.key == notebook.key] if notebook.kind == "solutions" else []
+        return [cell.source for each in [*run, notebook] for cell in each.code_cells]
 
 
 def order(key: str) -> tuple[bool, str]:
@@ -439,25 +447,82 @@ def dump(raw: dict[str, Any]) -> str:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write text to a temporary file beside `path`, then rename: a reader sees the old file or the new one."""
+    """Write text aside, then move it into place: a reader sees the old file or the new one."""
     write_all_atomic({path: text})
 
 
 def write_all_atomic(files: Mapping[Path, str]) -> None:
-    """Write every file beside its place, then rename all, in order: a failure while writing leaves the old ones."""
-    staged: dict[Path, Path] = {}
-    try:
+    """Write every file aside, then move all into place, in order: a failure while writing leaves the old ones.
+
+    A process that is killed meanwhile leaves each file old or new, and nothing beside it but a scratch folder, which
+    the next write removes.
+    """
+    with contextlib.ExitStack() as stack:
+        folders: dict[Path, Path] = {}
+        staged: list[tuple[Path, Path]] = []
         for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-            staged[Path(name)] = path
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        for temporary, path in staged.items():
-            os.replace(temporary, path)
-    finally:
-        for temporary in staged:
-            temporary.unlink(missing_ok=True)
+            with _naming(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = _folder_aside(path, folders, stack) / str(len(staged))
+                _write_aside(temporary, path, text)
+                staged.append((temporary, path))
+        for temporary, path in staged:
+            with _naming(path):
+                _move(temporary, path)
+
+
+def _folder_aside(path: Path, folders: dict[Path, Path], stack: contextlib.ExitStack) -> Path:
+    """Return the scratch folder for a file: in the book's .cache, out of everybody's sight, or else beside the file."""
+    for root in path.absolute().parents:
+        if (root / "chapters").is_dir():
+            with contextlib.suppress(OSError):
+                return _scratch_in(root / CACHE, folders, stack)
+            break
+    return _scratch_in(path.parent, folders, stack)
+
+
+def _scratch_in(place: Path, folders: dict[Path, Path], stack: contextlib.ExitStack) -> Path:
+    """Return the scratch folder of this write in a place, made when first asked for."""
+    if place not in folders:
+        if not place.exists():
+            place.mkdir(exist_ok=True)
+            stack.callback(_remove_if_empty, place)
+        folders[place] = stack.enter_context(Scratch("write", place))
+    return folders[place]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _write_aside(temporary: Path, path: Path, text: str) -> None:
+    """Write the text with the permissions that the file has or shall have."""
+    with open(temporary, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+
+
+def _move(temporary: Path, path: Path) -> None:
+    """Move a file into place; from another volume by way of the same one, so that it appears whole."""
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with Scratch("write", path.parent) as beside:
+            shutil.copy2(temporary, beside / "0")
+            os.replace(beside / "0", path)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Make an error of the file system name the file that was to be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from .problems import BookError, Problem
 from .render import block_heading, is_generated
 from .saves import PACKAGE, unix
 from .scopes import LIBRARY
+from .scratch import Scratch, is_scratch, sweep
 
 SETTINGS = Path(__file__).resolve().parents[2] / "pyproject.toml"
 IGNORED = ("__pycache__",)
@@ -73,21 +73,21 @@ def _key(name: str, text: str) -> tuple[bool, str]:
 
 def _run(keys: list[tuple[bool, str]]) -> None:
     """Sort the imports of these texts, format them, lint them, and remember the results."""
-    with tempfile.TemporaryDirectory(prefix="library-") as folder:
+    with Scratch("library") as folder:
         paths = [f"{number}/__init__.py" if key[0] else f"{number}/module.py" for number, key in enumerate(keys)]
         for path, (_, text) in zip(paths, keys, strict=True):
-            (Path(folder) / path).parent.mkdir()
-            (Path(folder) / path).write_bytes(text.encode())
+            (folder / path).parent.mkdir()
+            (folder / path).write_bytes(text.encode())
         _ruff(folder, ["check", "--select", "I", "--fix", "--exit-zero", "--quiet"], paths)
         _ruff(folder, ["format", "--quiet"], paths)
         report = _ruff(folder, ["check", "--output-format", "json", "--exit-zero"], paths)
-        findings = _findings(report, Path(folder))
+        findings = _findings(report, folder)
         for path, key in zip(paths, keys, strict=True):
-            text = (Path(folder) / path).read_bytes().decode()
+            text = (folder / path).read_bytes().decode()
             _polished[key] = _Polished(unix(text), tuple(findings.get(path, ())))
 
 
-def _ruff(folder: str, arguments: list[str], paths: list[str]) -> str:
+def _ruff(folder: Path, arguments: list[str], paths: list[str]) -> str:
     first_party = f'lint.isort.known-first-party = ["{PACKAGE}"]'
     settings = ["--no-cache", "--config", str(SETTINGS), "--config", first_party]
     command = [sys.executable, "-m", "ruff", *arguments, *settings, *paths]
@@ -131,12 +131,16 @@ def _place(book: Book, name: str, text: str, finding: _Finding) -> Problem:
 
 
 def read_package(folder: Path) -> dict[str, bytes]:
-    """Return every file under the package folder but caches, as relative name -> bytes."""
+    """Return every file under the package folder but caches and what is half written, as relative name -> bytes."""
     if not folder.is_dir():
         return {}
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() or path.is_symlink()]
     names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: _bytes(path) for name, path in names.items() if not set(name.split("/")) & set(IGNORED)}
+    return {name: _bytes(path) for name, path in names.items() if not any(map(_is_ignored, name.split("/")))}
+
+
+def _is_ignored(part: str) -> bool:
+    return part in IGNORED or is_scratch(part)
 
 
 def _bytes(path: Path) -> bytes:
@@ -191,6 +195,7 @@ def write_package(files: dict[str, str], folder: Path) -> list[str]:
 
     BookError, with nothing touched, when the folder holds a file that was not built from the book.
     """
+    sweep(folder)
     foreign = foreign_files(files, folder)
     if foreign:
         message = "this file was not built from the book: move it away, the builder owns this folder"

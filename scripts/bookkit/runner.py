@@ -13,17 +13,14 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from .notebook import Chapter
+from .scratch import Scratch
 
 CHECK_SEED, UPDATE_SEEDS = "0", ("1", "2")
 PINNED = {
@@ -106,13 +103,17 @@ class NotebookRun:
 
 @dataclass(frozen=True)
 class Job:
-    """A notebook to run: its library, which cells to run, and for stubs the test that must fail on them."""
+    """A notebook to run: its library, which cells to run, and for stubs the test that must fail on them.
+
+    `looks_around` says whether its cells could look at the other notebooks of the book.
+    """
 
     chapter: Chapter
     library: Mapping[str, str]
     run: tuple[bool, ...]
     probes: Mapping[int, str]
     model: str | None = None
+    looks_around: bool = True
 
     def cells(self) -> list[dict[str, Any]]:
         """Return the cells as plain data, for the worker and for the cache's key."""
@@ -124,6 +125,10 @@ class Job:
 
 class Engine(Protocol):
     """A way to run a notebook."""
+
+    def prepare(self, jobs: Sequence[Job]) -> list[Job]:
+        """Hear which jobs are coming, start what takes long, and return the jobs in the best order to run them."""
+        ...
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job's cells and return what they did; may be called from several threads."""
@@ -163,17 +168,12 @@ def usable_memory() -> int:
     return min(8 * 1024 * MIB, whole * 3 // 4)
 
 
-def wanted_modules(texts: Iterable[str]) -> list[str]:
-    """Return which of numpy and torch the code imports, so that nobody waits for what nobody uses."""
-    text = "\n".join(texts)
-    return [m for m in ("numpy", "torch") if re.search(rf"^\s*(?:import|from)\s+{m}\b", text, re.MULTILINE)]
-
-
 class Stage:
     """A scratch folder with the library and a copy of the chapters, in which one notebook runs."""
 
     def __init__(self, job: Job) -> None:
-        self.scratch = Path(tempfile.mkdtemp(prefix="agentrl-check-")).resolve()
+        self.folder = Scratch("check")
+        self.scratch = self.folder.path
         chapter = job.chapter
         self.library = self.scratch / "lib"
         self.book = self.scratch / "book"
@@ -191,7 +191,7 @@ class Stage:
             path = self.library / "agentrl" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
-        _copy_chapters(job.chapter.root, self.book)
+        _copy_chapters(job, self.book)
 
     def environment(self, job: Job) -> dict[str, str]:
         """Return the variables that differ from notebook to notebook."""
@@ -215,7 +215,7 @@ class Stage:
 
     def remove(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.folder.remove()
 
 
 def is_staged(name: str) -> bool:
@@ -223,149 +223,21 @@ def is_staged(name: str) -> bool:
     return not name.startswith(".") and name not in NOT_STAGED
 
 
-def _copy_chapters(root: Path, book: Path) -> None:
-    """Copy chapters/ for one notebook to work in; a file that is being replaced meanwhile is not an error."""
+def _copy_chapters(job: Job, book: Path) -> None:
+    """Copy chapters/ for one notebook to work in; a file that is being replaced meanwhile is not an error.
+
+    Other notebooks come along only where cells could look at them: copying each for each would take time that grows
+    with the square of the book.
+    """
+    chapter, root = job.chapter, job.chapter.root
     for folder, folders, files in os.walk(root / "chapters"):
         folders[:] = [name for name in folders if is_staged(name)]
         target = book / Path(folder).relative_to(root)
         target.mkdir(parents=True, exist_ok=True)
         for name in filter(is_staged, files):
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copy2(Path(folder, name), target / name)
-
-
-class ForkEngine:
-    """Runs each notebook in a fork of one server that has imported what the cells will import."""
-
-    def __init__(self, pins: Mapping[str, str], limits: Limits, preload: Iterable[str] = ()) -> None:
-        self.pins, self.limits, self.preload = pins, limits, list(preload)
-        self.lock = threading.Lock()
-        self.server: subprocess.Popen[bytes] | None = None
-        self.control: socket.socket | None = None
-        self.ready = self.closed = False
-        self.open: set[socket.socket] = set()
-
-    def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
-        """Run the job in a fork."""
-        stage = Stage(job)
-        try:
-            mine, theirs = socket.socketpair()
-            with mine:
-                self.start_job(stage.write_job(job, self.limits), mine, theirs)
-                try:
-                    return Reader(job, self.limits, on_cell).read(mine)
-                finally:
-                    self.open.discard(mine)
-        finally:
-            stage.remove()
-
-    def start_job(self, path: Path, mine: socket.socket, theirs: socket.socket) -> None:
-        """Hand the job and its socket to the server, starting it if need be."""
-        with self.lock, theirs:
-            if self.closed:
-                raise EngineError("the checker is ending")
-            self.open.add(mine)
-            if self.control is None:
-                self.start_server()
-            assert self.control is not None
-            try:
-                socket.send_fds(self.control, [str(path).encode()], [theirs.fileno()])
-            except OSError as error:
-                raise EngineError(self.server_words() or "the fork server has ended") from error
-
-    def start_server(self) -> None:
-        """Start the fork server and wait until it has imported everything."""
-        self.control, theirs = socket.socketpair()
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the engine)
-        command = [sys.executable, "-m", "bookkit.forkserver", str(theirs.fileno()), *self.preload]
-        self.server = _start(command, self.pins, (theirs.fileno(),), self.errors)
-        theirs.close()
-        self.control.settimeout(START_LIMIT)
-        answer = b""
-        with contextlib.suppress(OSError):
-            answer = self.control.recv(65536)
-        said = json.loads(answer) if answer else {"ready": False, "message": self.stderr_of_server()}
-        if not said["ready"]:
-            raise EngineError(f"the fork server did not start: {said['message']}")
-        self.control.settimeout(None)
-        self.ready = True
-
-    def server_words(self) -> str:
-        """Return why the server has ended: what it said on its socket, else the end of its stderr."""
-        with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
-            self.control.settimeout(1.0)  # type: ignore[union-attr]
-            return str(json.loads(self.control.recv(65536))["message"])  # type: ignore[union-attr]
-        return self.stderr_of_server()
-
-    def stderr_of_server(self) -> str:
-        """Return the end of what the server wrote to stderr."""
-        self.errors.seek(0)
-        return self.errors.read().decode("utf-8", errors="replace")[-2000:].strip()
-
-    def close(self) -> None:
-        """End the server and, through it, every notebook that still runs."""
-        self.closed = True
-        for sock in [*self.open, *([self.control] if self.control else [])]:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-        if self.server is not None:
-            if not self.ready:
-                self.server.kill()  # it is importing and has forked nothing yet
-            _end(self.server)
-        if self.control is not None:
-            self.control.close()
-
-
-class SpawnEngine:
-    """Runs each notebook in a fresh Python process: slower, and safe where forking is not."""
-
-    def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
-        self.pins, self.limits = pins, limits
-        self.open: dict[socket.socket, subprocess.Popen[bytes]] = {}
-
-    def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
-        """Run the job under its own supervisor process."""
-        stage = Stage(job)
-        try:
-            mine, theirs = socket.socketpair()
-            with mine:
-                path = stage.write_job(job, self.limits)
-                command = [sys.executable, "-m", "bookkit.supervisor", str(path), str(theirs.fileno())]
-                self.open[mine] = _start(command, self.pins, (theirs.fileno(),), subprocess.DEVNULL)
-                theirs.close()
-                try:
-                    return Reader(job, self.limits, on_cell).read(mine)
-                finally:
-                    mine.close()
-                    _end(self.open.pop(mine))
-        finally:
-            stage.remove()
-
-    def close(self) -> None:
-        """End every notebook that still runs."""
-        for sock, process in list(self.open.items()):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            _end(process)
-
-
-def _start(command: list[str], pins: Mapping[str, str], fds: tuple[int, ...], errors: Any) -> subprocess.Popen[bytes]:
-    """Start one of the checker's own processes, in its own session: Ctrl-C is for the checker to handle."""
-    env = {**environment(pins), "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    return subprocess.Popen(
-        command, env=env, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-        start_new_session=True,
-    )  # fmt: skip
-
-
-def _end(process: subprocess.Popen[bytes], patience: float = 20.0) -> None:
-    """Wait for a process that has been told to end; kill it if it does not."""
-    try:
-        process.wait(patience)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            if job.looks_around or not name.endswith(".ipynb") or name.startswith(f"{chapter.key}-"):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(Path(folder, name), target / name)
 
 
 class Reader:
@@ -445,6 +317,11 @@ class Reader:
     def on_child(self, index: int, name: str) -> None:
         """A process outlived the notebook; the supervisor kills it."""
         self.add(index, Failure("child", f"process still running after the last cell (now killed): {name}"))
+
+    def on_forked(self, index: int) -> None:
+        """A fork of the process came back from the cell that made it; the worker ended it there."""
+        message = "a forked process came back from the cell: end it inside, with os._exit(0)"
+        self.add(index, Failure("fork", message))
 
     def on_files(self, files: list[str], everything: bool) -> None:
         """The files that cells have read."""
@@ -541,11 +418,12 @@ def _ending_failure(kind: str, inside: bool, d: Mapping[str, Any]) -> Failure:
 
 
 def _stack_lines(stacks: str) -> list[str]:
-    """Return faulthandler's text without the frames of the checker and of IPython below the cell's."""
+    """Return faulthandler's text without addresses and the frames of the checker and of IPython below the cell's."""
     kept = []
     for line in stacks.splitlines():
         if re.search(r'File ".*(/IPython/|/bookkit/|/asyncio/|<frozen )', line) or line.strip() == "":
             continue
+        line = re.sub(r"hread 0x[0-9a-f]+", "hread", line)
         line = re.sub(r'"[^"]*/site-packages/', '"', line)
         kept.append(re.sub(r'"[^"]*/lib/agentrl/', '"agentrl/', line))
     return kept[:30]

@@ -170,7 +170,8 @@ class Supervisor:
         self.deadline = time.monotonic() + FINISH_LIMIT
         if event["stopped"]:
             return
-        self.note_late(event)
+        if not event["late"]:  # else the cells whose threads print late are known, and the last cell is not to blame
+            self.note_late(event)
         for index in event["late"]:
             self.send(event="late", index=index, text="")
         for thread in event["threads"]:

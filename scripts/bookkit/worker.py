@@ -32,8 +32,8 @@ STACKS = signal.SIGUSR2
 THREAD_GRACE = 2.0
 RAISED, PASSED = 10, 0
 # Cells may patch these; the worker keeps its own.
-_now, _dumps, _write, _read, _fstat, _exit, _ident = (
-    time.perf_counter, json.dumps, os.write, os.read, os.fstat, os._exit, threading.get_ident,
+_now, _dumps, _write, _read, _fstat, _exit, _ident, _getpid = (
+    time.perf_counter, json.dumps, os.write, os.read, os.fstat, os._exit, threading.get_ident, os.getpid,
 )  # fmt: skip
 _enumerate_threads = threading.enumerate
 
@@ -69,6 +69,7 @@ class Worker:
     def __init__(self, job: dict[str, Any], channels: Channels) -> None:
         self.job = job
         self.channels = channels
+        self.pid = _getpid()
         self.current = -1
         self.born: dict[int, int] = {}
         self.late: set[int] = set()
@@ -126,6 +127,7 @@ class Worker:
         shown = self.shell.shown = Shown()
         started = _now()
         error = await self.execute(cell["source"])
+        self.end_if_forked(index)
         error = error or shown.error
         seconds = _now() - started
         self.note_threads(index)
@@ -140,6 +142,12 @@ class Worker:
         if going_on and cell.get("probe") is not None:
             self.probe(index, cell["probe"])
         return going_on
+
+    def end_if_forked(self, index: int) -> None:
+        """End a fork that came back from the cell: it would run the rest of the notebook a second time."""
+        if _getpid() != self.pid:
+            self.send(event="forked", index=index)
+            _exit(0)
 
     async def execute(self, source: str) -> BaseException | None:
         """Run a cell's source inside the live event loop, as a kernel does; return what it raised."""

@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from ..library import names
 from ..notebook import SAVE_LINE, Book, Cell, as_lines, as_text
 from ..problems import BookError, Problem
+from ..scratch import Scratch
 from .context import Context, Page, parse_code
 
 CELL_LINES = (15, 30)
@@ -174,14 +174,14 @@ def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]
 def unformatted(context: Context) -> Iterator[tuple[Page, Cell, str]]:
     """Yield each code cell that ruff would format otherwise, with the formatted text; its meaning is the same."""
     pages = context.chosen()
-    with tempfile.TemporaryDirectory(prefix="bookkit-") as folder:
-        copies = {page.chapter.label: Path(folder) / f"{n}.ipynb" for n, page in enumerate(pages)}
+    with Scratch("lint") as folder:
+        copies = {page.chapter.label: folder / f"{n}.ipynb" for n, page in enumerate(pages)}
         for page in pages:
             copies[page.chapter.label].write_text(json.dumps(_only_code(page)), encoding="utf-8")
         if not copies:
             return
         command = ["format", "--no-cache", "--quiet", *_config(context)]
-        _run([*command, *(str(path) for path in copies.values())], Path(folder))
+        _run([*command, *(str(path) for path in copies.values())], folder)
         for page in pages:
             cells = json.loads(copies[page.chapter.label].read_text(encoding="utf-8"))["cells"]
             formatted = {cell["id"]: as_text(cell["source"]) for cell in cells}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ..problems import BookError, Problem, read_text
+from ..scratch import Scratch
 from .codes import CODES
 from .context import Context, Page
 from .markdown import HOLE, Block, parse
@@ -113,8 +112,8 @@ def _document_lines(context: Context) -> Iterator[Line]:
 
 def _spelling(context: Context, lines: list[Line]) -> Iterator[Problem]:
     """Run codespell once over every line; a line of its input is a line of ours."""
-    with tempfile.TemporaryDirectory(prefix="bookkit-") as folder:
-        path = Path(folder) / "prose.txt"
+    with Scratch("lint") as folder:
+        path = folder / "prose.txt"
         path.write_text(
             "\n".join(line.text.replace("\r", " ").replace(HOLE, " ") for line in lines) + "\n", encoding="utf-8"
         )
