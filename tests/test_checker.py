@@ -443,6 +443,33 @@ def test_a_server_with_threads_refuses_to_fork() -> None:
     assert "the fork server has 2 threads after importing" in done.stdout, done.stderr
 
 
+STOPPED = """
+import os, signal, time
+from bookkit import forkserver, supervisor
+supervisor.adopt_orphans()
+child = os.fork()
+if child == 0:
+    if os.fork() == 0:
+        time.sleep(3600)
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not supervisor.child_pids(child):
+    time.sleep(0.01)
+os.waitpid(child, os.WUNTRACED)
+forkserver._wait_for({child}, patience=0.1)
+print("left:", len(supervisor.child_pids(os.getpid())))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+def test_a_stopped_supervisor_and_what_it_started_are_killed_in_the_end() -> None:
+    scripts = str(Path(__file__).resolve().parents[1] / "scripts")
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED],
+        env=clean_environment(PYTHONPATH=scripts), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "left: 0\n", done.stderr
+
+
 def test_cells_are_counted_once_in_json(good: tuple[Path, Checked]) -> None:
     root, _ = good
     raw = json.loads((root / "chapters" / "01-basics.ipynb").read_text(encoding="utf-8"))

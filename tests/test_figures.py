@@ -393,7 +393,7 @@ def test_an_interrupted_run_leaves_no_folder_and_no_traceback(book: Path, number
     scratch.mkdir()
     command = [sys.executable, make_figures.__file__, "--root", str(book), "ch01"]
     process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE)
-    assert wait_until(lambda: any(scratch.glob("figures-*/*")))
+    assert wait_until(lambda: any(scratch.glob("agentrl-figures-*/*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, b"Traceback" in errors) == (128 + number, False)

@@ -84,12 +84,14 @@ def _kill_strays(supervisors: set[int]) -> None:
             supervisor.reap(pid)
 
 
-def _wait_for(children: set[int]) -> None:
-    """Let the supervisors clean up: they have lost the checker too."""
-    deadline = time.monotonic() + 15.0
+def _wait_for(children: set[int], patience: float = 15.0) -> None:
+    """Let the supervisors clean up: they have lost the checker too. One that does not, as it is stopped, is killed."""
+    deadline = time.monotonic() + patience
     while children and time.monotonic() < deadline:
         children = {pid for pid in children if supervisor.reap(pid) is None}
         time.sleep(0.01)
+    for pid in children:
+        supervisor.kill_everything(pid)
 
 
 def _become_supervisor(control: socket.socket, job_path: str, fd: int) -> None:

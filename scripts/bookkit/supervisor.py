@@ -103,7 +103,7 @@ class Supervisor:
             self.buffer += data
         *lines, self.buffer = self.buffer.split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a cell wrote to the pipe
                 self.handle(json.loads(line))
 
     def handle(self, event: dict[str, Any]) -> None:
