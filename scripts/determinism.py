@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bookkit import entry
 from bookkit.checker import Plan, Refused, make_plan
 from bookkit.determinism import (
     LEGEND,
@@ -84,9 +85,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def named_settings(names: str) -> list[Setting]:
-    """Return the settings that `--settings` names, all for none; Refused when one does not exist."""
+    """Return the settings that `--settings` names, all without it; Refused for an unknown, doubled or empty name."""
+    wanted = [name.strip() for name in names.split(",")] if names else []
+    if "" in wanted:
+        raise Refused(f"--settings {names!r}: a name is empty")
+    doubled = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+    if doubled:
+        raise Refused(f"--settings {names}: {doubled[0]} is named twice")
     try:
-        return choose([name.strip() for name in names.split(",") if name.strip()])
+        return choose(wanted)
     except KeyError as error:
         raise Refused(error.args[0]) from error
 
@@ -163,4 +170,4 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(entry.run(main))

@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from bookkit import entry
 from bookkit.figure_scripts import Result, draw_all, find_scripts, orphans, select, write_changed
 from bookkit.problems import Problem, relative, tell
 
@@ -39,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
         return _run(options)
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"cannot read or write: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -88,4 +91,4 @@ def _report(results: list[Result], problems: list[Problem], check: bool) -> None
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(entry.run(main))

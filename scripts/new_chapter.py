@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from bookkit.notebook import dump, normalise, write_atomic
+from bookkit.notebook import dump, load_book, normalise, write_atomic
 from bookkit.plan import Planned, planned
 
 
@@ -35,11 +36,26 @@ def main(argv: list[str] | None = None) -> int:
     if there:
         print(f"new_chapter.py: {there[0].relative_to(args.root)} exists already; nothing was written")
         return 2
+    if wrong := refusal(args.root, args.module, args.question):
+        print(f"new_chapter.py: {wrong}; nothing was written")
+        return 2
     for path, raw in files.items():
         write_atomic(path, dump(normalise(raw)))
         print(f"{path.relative_to(args.root)}: written")
     print("Next: write it, then `make library`, `make update` and `make lint`; see editorial-guide.md.")
     return 0
+
+
+def refusal(root: Path, module: str, question: str) -> str:
+    """Return why a chapter cannot be started like this, or ""."""
+    if not (root / "chapters").is_dir():
+        return f"{root} has no folder chapters/"
+    if not question.strip():
+        return "--question is empty: a chapter answers one question"
+    if not module.isidentifier() or iskeyword(module) or module != module.lower():
+        return f"--module {module!r} is no name of a module: lower case letters, digits and _"
+    taken = {chapter.module: chapter.name for chapter in load_book(root).chapters}
+    return f"--module {module!r} is taken by {taken[module]}" if module in taken else ""
 
 
 def chapter_notebook(chapter: Planned, module: str, question: str) -> dict[str, Any]:
@@ -60,9 +76,9 @@ def chapter_notebook(chapter: Planned, module: str, question: str) -> dict[str, 
 
 def solutions_notebook(chapter: Planned) -> dict[str, Any]:
     """Return the notebook of a chapter's solutions: it starts by running the chapter."""
-    title = f"Solutions to {chapter.label}"
+    title = f"Solutions to {chapter.label} · {chapter.title}"
     setup = f"%%capture\n%run ../{chapter.file}"
-    cells = [_markdown("title", f"# {title} · {chapter.title}"), _code("setup", setup)]
+    cells = [_markdown("title", f"# {title}"), _code("setup", setup)]
     return {"cells": cells, "metadata": {"agentrl": {"chapter": chapter.key, "title": title}}}
 
 

@@ -10,7 +10,8 @@
 # is on stderr. The report ends up in build/remote/HOST-TIME/: output.txt, junit.xml, host.txt, exit-code.
 #
 # Exit code: the checker's own (0 equal, 1 something differs, 2 it cannot run); 2 also when this script is used wrongly
-# or a program is missing; 130 after Ctrl-C; 255 when the connection is lost, and then the run there ends too.
+# or a program is missing; 130 after Ctrl-C, 141 when nobody reads stdout any more (`| head -1`), 255 when the connection
+# is lost: then the run there ends too.
 #
 # Variables, all optional:
 #   REMOTE             user@host, or a name from ~/.ssh/config
@@ -21,5 +22,5 @@
 #   AGENTRL_MODEL_DIR  the folder on that machine with the real model that lab cells need
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=remote/here.sh
-source "$(dirname "${BASH_SOURCE[0]}")/remote/here.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/remote/here.sh"
 remote_main check "$@"

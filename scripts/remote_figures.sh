@@ -10,8 +10,8 @@
 # The files end up in build/remote/HOST-TIME/: output.txt, figures/*.svg, figures/data/ (only what was recorded there),
 # host.txt, exit-code. Nothing in figures/ here is changed.
 #
-# Exit code: the program's own (0 all drawn, 1 one failed, 2 it cannot run); 2, 130 and 255 as for remote_check.sh.
+# Exit code: the program's own (0 all drawn, 1 one failed, 2 it cannot run); 2, 130, 141 and 255 as for remote_check.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=remote/here.sh
-source "$(dirname "${BASH_SOURCE[0]}")/remote/here.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/remote/here.sh"
 remote_main figures "$@"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,6 +45,12 @@ def environment(**extra: str) -> dict[str, str]:
 def command(root: Path, *arguments: str) -> list[str]:
     """Return the command line that checks the book in `root`."""
     return [sys.executable, str(SCRIPT), "--root", str(root), *arguments]
+
+
+def hearing() -> None:
+    """Let a process that is being started hear signals, also when a runner in the background has them ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def check(root: Path, *arguments: str, limit: float = 120, **extra: str) -> Checked:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from checking import environment, wait_until
+from checking import environment, hearing, wait_until
 
 MARK = "AGENTRL_TEST_RUN"
 # Counts what the program asks of the operating system and, when the chosen request is made, sends itself the signal.
@@ -73,7 +73,9 @@ def end(
     told = {"AGENTRL_TEST_MOMENT": f"{moment} {int(how)} {report}", MARK: mark}
     env = environment(PYTHONPATH=str(hooks), TMPDIR=str(scratch), **told)
     started, seen = time.monotonic(), []
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+    process = subprocess.Popen(
+        command, env=env, preexec_fn=hearing, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
     try:
         if when is not None:
             assert wait_until(lambda: when(left(mark)), 60), left(mark)

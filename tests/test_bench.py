@@ -149,6 +149,10 @@ class TestCommand:
             (["--synthetic", "1,3,0", "77"], "no notebook of this book starts with 77"),
             (["--root", "/no/such/book"], "no such folder"),
             (["--json", "/no/such/folder/bench.json"], "no such folder: /no/such/folder"),
+            (["--json", "/"], "--json /: that is a folder"),
+            (["--json", ""], "--json .: that is a folder"),
+            (["--growth", "5,²"], "'²' is not a number of notebooks"),
+            (["--synthetic", "2,²,0"], "is not NOTEBOOKS,CELLS,TORCH"),
         ],
     )
     def test_wrong_arguments_exit_2(

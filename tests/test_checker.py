@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from synthetic import CellDict, code, md, write_book, write_chapter
 from bookkit.checker import make_plan
 from bookkit.compare import differences, numbers_only, render
 from bookkit.engines import wanted_modules
-from bookkit.runner import Stage, environment, pinned
+from bookkit.runner import environment, pinned
+from bookkit.stage import Stage
 
 DOUBLE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
 PICKLE = """import pickle
@@ -287,13 +289,18 @@ def test_github_annotations_point_at_the_cell(tmp_path: Path) -> None:
 
 def test_junit_holds_what_xml_cannot(tmp_path: Path) -> None:
     write_book(tmp_path, {"01-odd": [code("odd", "print('\\x00\\x1b[31m <&> \\ud800')"), code("after", "1 / 0")]})
+    odd = [code("odd-\x01-id", "print(1)", "1\n")]
+    write_chapter(tmp_path, "03-odd-too", odd)
     (tmp_path / "chapters" / "02-broken.ipynb").write_text("[]", encoding="utf-8")
+    (tmp_path / "chapters" / os.fsdecode(b"04-\xff.ipynb")).write_text("[]", encoding="utf-8")
     checked = check(tmp_path, "--junit", str(tmp_path / "deep" / "j.xml"))
     assert checked.code == 2
     cases = junit_cases(tmp_path / "deep" / "j.xml")
     assert cases["01"]["odd"].status == "failed"
     assert "\\x1b[31m <&> ?" in cases["01"]["odd"].text
     assert "not a notebook" in cases["book"]["problem-1"].message
+    assert cases["03"]["odd-\\x01-id"].status == "passed"
+    assert "04-\\udcff.ipynb" in cases["book"]["problem-2"].message
 
 
 STUB = code("stub", "def half(x):\n    raise NotImplementedError", role="stub", exercise="1.3")
@@ -369,7 +376,7 @@ def test_an_error_in_a_notebook_that_is_run_names_its_cell(tmp_path: Path) -> No
 
 
 def test_options_are_checked(tmp_path: Path) -> None:
-    for options in (["--timeout", "0"], ["-j", "0"], ["--env", "X"]):
+    for options in (["--timeout", "0"], ["-j", "0"], ["--env", "X"], ["--env", "=x"]):
         done = subprocess.run(
             command(write_book(tmp_path, {"01-a": [code("a", "x = 1")]}), *options),
             env=clean_environment(), capture_output=True, text=True,

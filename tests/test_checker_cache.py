@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from checking import Checked, check, command, environment
+from checking import Checked, check, command, environment, wait_until
 from killing import files
 from synthetic import CellDict, code, md, write_book, write_chapter
 
-from bookkit.cache import Tree
+from bookkit.cache import model_files, package_folders, processor, versions
+from bookkit.checker import make_plan
+from bookkit.runner import Job
+from bookkit.stage import Stage, Tree
 
 SAVE = '#@save\ndef double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x'
 READ = "with open('data/a.txt') as file:\n    print(file.read().strip())"
@@ -43,9 +48,10 @@ def book(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_solutions(root: Path) -> None:
+def write_solutions(root: Path, comment: str = "") -> None:
     """Write solutions that run their chapter."""
-    cells = [code("setup", "%%capture\n%run ../01-one.ipynb"), code("use", "print(double(5))", "10\n")]
+    use = f"print(double(5))  {comment}".rstrip()
+    cells = [code("setup", "%%capture\n%run ../01-one.ipynb"), code("use", use, "10\n")]
     write_chapter(root, "01-one", cells, kind="solutions")
 
 
@@ -65,22 +71,22 @@ def write(name: str, text: str) -> Callable[[Path], object]:
 
 
 MORE = SAVE + '\n\ndef triple(x: int) -> int:\n    """Return three times x."""\n    return 3 * x'
-# Chapter 05 starts a program, which could read anything: it depends on every data file and on all code.
+# Chapters 04 and 05 list a folder and start a program: they could look at any notebook, whatever is in it.
 EDITS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "nothing": (lambda root: None, []),
-    "prose": (rewrite("01-one", [md("title", "# Another title"), *FIRST[1:]]), []),
+    "prose": (rewrite("01-one", [md("title", "# Another title"), *FIRST[1:]]), ["04", "05"]),
     "time stamp": (lambda root: (root / "chapters" / "03-three.ipynb").touch(), []),
-    "code": (rewrite("03-three", [code("read", READ + "  # same", "one\n")]), ["03", "05"]),
-    "tags": (rewrite("03-three", [code("read", READ, "one\n", tags=["slow"])]), ["03"]),
+    "code": (rewrite("03-three", [code("read", READ + "  # same", "one\n")]), ["03", "04", "05"]),
+    "tags": (rewrite("03-three", [code("read", READ, "one\n", tags=["slow"])]), ["03", "04", "05"]),
     # Chapters after 01 see another library, its solutions another chapter; 01 itself has other code.
     "library": (rewrite("01-one", [FIRST[0], code("save", MORE), FIRST[2]]), list(ALL)),
     "code of a chapter that solutions run": (
         rewrite("01-one", [*FIRST, code("new", "x = 1")]),
-        ["01", "01/solutions", "05"],
+        ["01", "01/solutions", "04", "05"],
     ),
-    "data file": (write("chapters/data/a.txt", "one\n\n"), ["03", "05"]),
-    "data file nobody opens": (write("chapters/data/b.txt", "three\n"), ["05"]),
-    "new data file": (write("chapters/c.txt", "three\n"), ["05"]),
+    "solutions": (lambda root: write_solutions(root, "# more"), ["01/solutions", "04", "05"]),
+    # Cells can read a file in more ways than can be watched.
+    "data file": (write("chapters/data/b.txt", "three\n"), list(ALL)),
     "lock": (write("requirements.lock", "numpy==2.1\n"), list(ALL)),
 }
 
@@ -109,7 +115,7 @@ def test_an_edited_output_is_compared_from_the_cache_and_fails(book: Path) -> No
     assert checked.status("03") == "differs"
     assert "+one" in checked.out
     assert "never run" in checked.out
-    assert rerun(checked) == ["02", "03"]
+    assert rerun(checked) == ["02", "03", "04", "05"]
     assert " 0.0 s  differs" in checked.out
     write_chapter(book, "03-three", THIRD)
     assert check(book, "03").status("03") == "cached"
@@ -199,15 +205,144 @@ def test_only_a_few_entries_are_kept_for_a_notebook(tmp_path: Path) -> None:
     assert check(tmp_path).status("01") == "cached"
 
 
-def test_a_notebook_counts_by_its_code_alone(tmp_path: Path) -> None:
-    def digest(cells: list[CellDict]) -> str:
-        write_chapter(tmp_path, "01-one", cells)
-        return Tree(tmp_path).digest("chapters/01-one.ipynb")
+def only_job(root: Path) -> Job:
+    """Return the job of a book's only notebook."""
+    (job,) = make_plan(root, [], remember=False).jobs
+    return job
 
-    plain = digest([md("m", "a"), code("a", "print(1)", "1\n")])
-    assert plain == digest([md("m", "b"), code("a", "print(1)", "2\n", count=7)])
-    assert plain != digest([md("m", "a"), code("a", "print(2)", "1\n")])
-    assert Tree(tmp_path).digest("chapters/none.txt") == "absent"
+
+@pytest.mark.parametrize(
+    ("source", "whole"),
+    [("print(1)", False), ("import json\nprint(json.load(open('01-one.ipynb'))['metadata'])", True)],
+    ids=["by-its-code", "whole-where-it-is-read"],
+)
+def test_how_a_notebook_counts_for_its_own_result(tmp_path: Path, source: str, whole: bool) -> None:
+    def digest(cells: list[CellDict]) -> str:
+        write_book(tmp_path, {"01-one": cells})
+        return Tree(tmp_path).seen_by(only_job(tmp_path))
+
+    plain = digest([md("m", "a"), code("a", source, "1\n")])
+    assert plain == digest([md("m", "a"), code("a", source, "1\n")])
+    assert (plain != digest([md("m", "b"), code("a", source, "1\n")])) is whole
+    assert (plain != digest([md("m", "a"), code("a", source, "2\n", count=7)])) is whole
+    assert plain != digest([md("m", "a"), code("a", source + "  #", "1\n")])
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "new file": (write("chapters/c.txt", ""), True),
+    "new folder": (lambda root: (root / "chapters" / "new").mkdir(), True),
+    "file gone": (lambda root: (root / "chapters" / "data" / "a.txt").unlink(), True),
+    "right to execute": (lambda root: (root / "chapters" / "data" / "a.txt").chmod(0o755), True),
+    "linked folder": (lambda root: (root / "chapters" / "link").symlink_to("data"), True),
+    "time stamp": (lambda root: os.utime(root / "chapters" / "data" / "a.txt", (0, 0)), False),
+    "translation": (lambda root: (root / "chapters" / "zh" / "data").mkdir(parents=True), False),
+    "zh elsewhere": (lambda root: (root / "chapters" / "data" / "zh").mkdir(), True),
+    "hidden file": (write("chapters/.hidden", ""), False),
+    "another notebook": (write("chapters/02-two.ipynb", "{}"), False),
+    "pipe": (lambda root: os.mkfifo(root / "chapters" / "pipe"), False),
+    "link to nothing": (lambda root: (root / "chapters" / "link").symlink_to("nothing"), False),
+    "link to itself": (lambda root: (root / "chapters" / "link").symlink_to("link"), False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda name: name.replace(" ", "-"))
+def test_what_counts_below_chapters_and_is_copied(tmp_path: Path, change: str) -> None:
+    write_book(tmp_path, {"01-one": [code("a", "print(1)", "1\n")]})
+    (tmp_path / "chapters" / "data").mkdir()
+    (tmp_path / "chapters" / "data" / "a.txt").write_text("one\n", encoding="utf-8")
+    job, (edit, counts) = only_job(tmp_path), CHANGES[change]
+    before = Tree(tmp_path).seen_by(job)
+    edit(tmp_path)
+    after = Tree(tmp_path).seen_by(job)
+    assert (before != after) is counts
+    stage = Stage(job)
+    stage.remove()
+    assert stage.seen == after
+
+
+# What reads a file without Python's `open`, and prints 3 or 7 for the two texts below.
+READS = {
+    "stat": "import os\nprint(os.path.getsize('data/r.txt'))",
+    "folder descriptor": "import os\nfd = os.open('data', os.O_RDONLY)\nprint(os.stat('r.txt', dir_fd=fd).st_size)",
+    "sqlite": (
+        "import sqlite3\nc = sqlite3.connect('file:data/d.db?mode=ro', uri=True)\n"
+        "print(c.execute('select x from t').fetchone()[0])"
+    ),
+}
+
+
+def write_data(root: Path, number: int) -> None:
+    """Write a text and a database that say this number in every way that `READS` reads."""
+    folder = root / "chapters" / "data"
+    folder.mkdir(exist_ok=True)
+    (folder / "r.txt").write_text(str(number).ljust(number), encoding="utf-8")
+    (folder / "d.db").unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(folder / "d.db")) as base:
+        base.executescript(f"create table t(x); insert into t values({number})")
+
+
+def test_a_file_counts_however_it_is_read(tmp_path: Path) -> None:
+    chapters = {f"0{n}-reads-{n}": [code("read", source, "3\n")] for n, source in enumerate(READS.values(), 1)}
+    write_book(tmp_path, chapters)
+    write_data(tmp_path, 3)
+    assert check(tmp_path).code == 0
+    assert [check(tmp_path).status(name[:2]) for name in chapters] == ["cached"] * len(READS)
+    write_data(tmp_path, 7)
+    checked = check(tmp_path)
+    assert [checked.status(name[:2]) for name in chapters] == ["differs"] * len(READS), checked.out
+
+
+@pytest.mark.parametrize(("first", "meanwhile", "last"), [("right", "wrong", "ok"), ("wrong", "right", "differs")])
+def test_a_file_edited_during_a_run_leaves_no_result_behind(
+    tmp_path: Path, first: str, meanwhile: str, last: str
+) -> None:
+    root, begun, go = tmp_path / "book", tmp_path / "begun", tmp_path / "go"
+    wait = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\n"
+    wait += f"while not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)"
+    read = "print(open('r.txt').read())"
+    write_book(root, {"01-waits": [code("wait", wait)], "02-reads": [code("read", read, "right\n")]})
+    data = root / "chapters" / "r.txt"
+    data.write_text(first, encoding="utf-8")
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(check, root, "-j", "1")
+        assert wait_until(begun.exists, 60)
+        data.write_text(meanwhile, encoding="utf-8")
+        go.touch()
+        during = run.result()
+    assert during.status("02") == ("ok" if meanwhile == "right" else "differs")
+    data.write_text(first, encoding="utf-8")
+    assert check(root).status("02") == last
+    assert check(root).status("01") == "cached"
+
+
+def test_the_callers_settings_for_python_and_numbers_do_not_reach_cells(tmp_path: Path) -> None:
+    names = ["PYTHONOPTIMIZE", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "OMP_DYNAMIC", "OPENBLAS_CORETYPE", "MALLOC_PERTURB_"]
+    source = f"import os\nprint([n for n in {names} if n in os.environ], os.environ['HERE'])\nassert False"
+    write_book(tmp_path, {"01-a": [code("a", source, "[] x\n", tags=["raises-exception"])]})
+    for engine in ("-j1", "--spawn", "--kernel"):
+        around = {**dict.fromkeys(names, "1"), "ATEN_CPU_CAPABILITY": "default", "HERE": "x"}
+        checked = check(tmp_path, "--no-cache", engine, **around)
+        assert checked.code == 0, checked.out
+    given = check(tmp_path, "--no-cache", "--env", "MKL_CBWR=AUTO", HERE="x")
+    assert "+['MKL_CBWR'] x" in given.out
+
+
+def test_the_model_and_the_machine_are_told_apart(tmp_path: Path) -> None:
+    weights = tmp_path / "model" / "deep" / "weights"
+    weights.parent.mkdir(parents=True)
+    weights.write_text("1", encoding="utf-8")
+    before = model_files(str(tmp_path / "model"))
+    assert before == model_files(str(tmp_path / "model"))
+    weights.write_text("2", encoding="utf-8")
+    os.utime(weights, ns=(0, before[0][2] + 1))
+    assert [before[0][:2]] == [["deep/weights", 1]]
+    assert model_files(str(tmp_path / "model")) != before
+    assert model_files(None) == []
+    told = tmp_path / "cpuinfo"
+    told.write_text("processor\t: 0\nmodel name\t: A\nflags\t\t: sse avx\n\nprocessor\t: 1\nmodel name\t: A\n")
+    assert processor(told) == ["flags\t\t: sse avx", "model name\t: A"]
+    assert len(processor(tmp_path / "none")) == 1
+    assert [folder for folder, changed in versions()["packages"] if changed] == package_folders() != []
 
 
 def chain(root: Path, doc: str = "Return x.", recorded: bool = True) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checking import Case, Checked, check, command, environment, junit_cases, wait_until
+from checking import Case, Checked, check, command, environment, hearing, junit_cases, wait_until
 from synthetic import CellDict, code, write_book, write_chapter
 
-MARK = "86399.1"  # seconds that the leftover processes sleep: no other process has this in its command
+MARK = f"86399.{os.getpid()}"  # seconds that leftover processes sleep: another run of these tests has another number
 
 
 @dataclass(frozen=True)
@@ -271,16 +272,17 @@ def test_nothing_survives_the_checker(stubborn: Path, number: signal.Signals, ho
     options = [how] if how == "--spawn" else [how, "2"]
     scratch = stubborn / "scratch"
     process = subprocess.Popen(
-        command(stubborn, *options),
-        env=environment(TMPDIR=str(scratch)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert wait_until(lambda: len(marked_processes()) == 2)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 3
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+        command(stubborn, *options), env=environment(TMPDIR=str(scratch)), preexec_fn=hearing,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert wait_until(lambda: len(marked_processes()) == 2)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) >= 3
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()  # else a failure would leave endless cells to the tests that follow
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert b"Traceback" not in errors
     assert wait_until(lambda: not marked_processes() and not any(alive(p) for p in family))
@@ -292,7 +294,10 @@ def test_termination_while_the_server_imports_leaves_no_folder(tmp_path: Path) -
     scratch.mkdir()
     write_book(tmp_path, {"01-a": [code("a", "import torch\nprint(1)", "1\n")]})
     process = subprocess.Popen(
-        command(tmp_path, "--no-cache"), env=environment(TMPDIR=str(scratch)), stdout=subprocess.PIPE
+        command(tmp_path, "--no-cache"),
+        env=environment(TMPDIR=str(scratch)),
+        preexec_fn=hearing,
+        stdout=subprocess.PIPE,
     )
     assert wait_until(lambda: any(scratch.glob("agentrl-check-*")))
     process.terminate()

@@ -51,6 +51,14 @@ def test_update_records_outputs_and_counts(tmp_path: Path) -> None:
     assert load_chapter(path, tmp_path).cell("title").source == "# One"
 
 
+def test_update_writes_windows_line_ends_as_unix_ones_and_says_so(tmp_path: Path) -> None:
+    path = write_chapter(tmp_path, "01-one", [code("a", "print(1)", "1\n")])
+    canonical = path.read_bytes()
+    path.write_bytes(canonical.replace(b"\n", b"\r\n"))
+    assert check(tmp_path, "--update").status("01") == "recorded"
+    assert path.read_bytes() == canonical
+
+
 def test_update_changes_nothing_the_second_time(tmp_path: Path) -> None:
     write_book(tmp_path, {"01-one": CELLS, "02-two": [code("a", "print(2)", "2\n")]})
     write_chapter(tmp_path, "01-one", [code("b", "print(3)")], kind="solutions")

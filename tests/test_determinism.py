@@ -327,6 +327,8 @@ class TestBadInput:
         ("arguments", "word"),
         [
             (["-j", "0"], "-j 0: at least one setting at once"),
+            (["--settings", "hash-0,time-zone,hash-0"], "hash-0 is named twice"),
+            (["--settings", ","], "--settings ',': a name is empty"),
             (["--planted", "-1"], "--planted -1: a number of iterations, or 0 for no planted book"),
             (["--planted", "0", "--control"], "--control trains in the planted book, which --planted 0 leaves out"),
             (["--settings", "moon"], "no setting is called 'moon'"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import make_figures
 import pytest
-from checking import wait_until
+from checking import hearing, wait_until
 
 from bookkit import figure_scripts
 from bookkit import figures as fig
@@ -392,7 +392,8 @@ def test_an_interrupted_run_leaves_no_folder_and_no_traceback(book: Path, number
     scratch = book / "scratch"
     scratch.mkdir()
     command = [sys.executable, make_figures.__file__, "--root", str(book), "ch01"]
-    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE)
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    process = subprocess.Popen(command, env=env, preexec_fn=hearing, stderr=subprocess.PIPE)
     assert wait_until(lambda: any(scratch.glob("agentrl-figures-*/*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)

@@ -138,6 +138,32 @@ def test_text_that_is_no_notebook_is_refused_with_its_line(tmp_path):
         load_chapter(path, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"execution_count": 1', f'"execution_count": {"1" * 5000}', "a number cannot be read: "),
+        ('"agentrl": {', f'"agentrl": {{"z": {"[" * 900}{"]" * 900},', "nested too deeply, in metadata.agentrl.z[0]"),
+        ('"x = 1"', '"x = 1 # \\ud800"', "cells[0].source[0] holds '\\ud800', half a character"),
+        ('"id": "a"', '"id": "a\\udfff"', "cells[0].id holds '\\udfff', half a character"),
+        ('"title": "Intro"', '"title": "\\ud83d!"', "metadata.agentrl.title holds '\\ud83d'"),
+        ('"title": "Intro"', '"\\ud83d": 1', "the key metadata.agentrl.\\ud83d holds '\\ud83d'"),
+        ('"name": "python"', '"name": "\\udc80"', "metadata.language_info.name holds"),
+    ],
+    ids=["number", "depth", "source", "id", "title", "key", "elsewhere"],
+)
+def test_what_can_be_read_and_not_written_again_is_refused_with_its_place(tmp_path, old, new, message):
+    text = dump(notebook([code("a", "x = 1")]))
+    assert text.count(old) == 1
+    with pytest.raises(BookError) as error:
+        load_chapter(put(tmp_path, text.replace(old, new)), tmp_path)
+    assert [message in said for said in messages(error)] == [True], messages(error)
+
+
+def test_a_character_written_as_two_escapes_is_a_character(tmp_path):
+    text = dump(notebook([code("a", "print('X')")])).replace("X", "\\ud83d\\ude00")
+    assert load_chapter(put(tmp_path, text), tmp_path).cell("a").source == "print('😀')"
+
+
 def test_a_folder_in_the_place_of_a_notebook_is_named(tmp_path):
     (tmp_path / "chapters" / "01-intro.ipynb").mkdir(parents=True)
     with pytest.raises(BookError, match=r"chapters/01-intro\.ipynb: error: cannot be read: Is a directory"):

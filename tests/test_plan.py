@@ -6,6 +6,7 @@ from pathlib import Path
 
 import new_chapter
 import pytest
+from synthetic import code, write_chapter
 
 from bookkit.notebook import load_book
 from bookkit.plan import load_plan, planned
@@ -40,6 +41,7 @@ def test_the_readme_lists_every_planned_chapter_and_links_those_that_are_written
 
 def test_a_started_chapter_can_be_read_and_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ["02", "--module", "repair_mdp", "--question", "What is a policy?", "--root", str(tmp_path)]
+    (tmp_path / "chapters").mkdir()
     assert new_chapter.main(arguments) == 0
     book = load_book(tmp_path)
     chapter, solutions = book.chapter("02"), book.solutions_of("02")
@@ -63,3 +65,21 @@ def test_a_chapter_outside_the_plan_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert new_chapter.main(arguments) == 2
     assert "no chapter '21' in scripts/bookkit/plan.toml; it has 00, 01, 02" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "question", "words"),
+    [
+        ("repair-mdp", "Why?", "'repair-mdp' is no name of a module"),
+        ("class", "Why?", "'class' is no name of a module"),
+        ("first", "Why?", "'first' is taken by chapters/01-first.ipynb"),
+        ("second", " ", "--question is empty"),
+    ],
+)
+def test_a_module_or_question_that_cannot_be_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: str, question: str, words: str
+):
+    write_chapter(tmp_path, "01-first", [code("a", "x = 1")])
+    assert new_chapter.main(["02", "--module", module, "--question", question, "--root", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "chapters").iterdir()] == ["01-first.ipynb"]

@@ -19,7 +19,9 @@ The library (build_library.py)
 
 The checker (check_chapters.py)
     checker         the plan, the verdicts
-    runner          stages a notebook, reads the events of an engine
+    runner          a job and its result, read from the events of an engine
+    stage           the copy of chapters/ that a notebook runs in, and its digest
+    looks           whether cells could look at other notebooks than their own
     engines         the fork engine with its servers, and a fresh process per notebook
     forkserver      imports once, forks a supervisor and a worker per notebook
     supervisor      limits and cleaning up, from outside
@@ -45,4 +47,5 @@ The rest
     planted/        the small book beside it: cells that show a setting arrived, a training run and its controls
     bench           the checker against nbval and nbmake (bench.py)
     benchbook       the made-up books that it measures
+    benchpolicy     TinyAgent against models of transformers (bench.py --policy)
 """

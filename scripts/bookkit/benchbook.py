@@ -38,7 +38,7 @@ class Synthetic:
     def parse(cls, text: str) -> Synthetic:
         """Return the shape written as `20,25,3`; ValueError says what is wrong with it."""
         parts = text.split(",")
-        if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
+        if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
             raise ValueError(f"{text!r} is not NOTEBOOKS,CELLS,TORCH, for example 20,25,3")
         made = cls(*map(int, parts))
         if not (1 <= made.notebooks <= 2 * CHAPTERS and made.cells >= 3 and made.torch <= made.notebooks):

@@ -1,15 +1,14 @@
 """Keeps what notebooks printed, so that an unchanged one need not run again. It keeps results, never verdicts.
 
-An entry is found by a key of all that decides what the cells print, and holds only if the files that the cells read
-are still the same. An entry that is damaged in any way counts as absent.
+An entry is found by a key of all that decides what the cells print, the files that they may read included. An entry
+that is damaged in any way counts as absent.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -19,107 +18,75 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .notebook import Book, as_text, write_atomic
-from .runner import CellRun, Job, NotebookRun, is_staged
+from .notebook import Book, write_atomic
+from .runner import CellRun, Job, NotebookRun
+from .stage import ABSENT, digest
 
-FORMAT = 1
-ENGINE_FILES = tuple(
-    f"{name}.py"
-    for name in ("cache", "engines", "forkserver", "libguard", "notebook", "runner", "shell", "supervisor", "worker")
-)
+FORMAT = 2
+ENGINE = (
+    "cache", "engines", "forkserver", "libguard", "looks", "notebook", "runner", "shell", "stage", "supervisor",
+    "worker",
+)  # fmt: skip
 VERSIONS_OF = ("torch", "numpy", "ipython", "matplotlib")
 KEPT_PER_NOTEBOOK = 4
-EVERYTHING = "*"
-ABSENT = (FileNotFoundError, NotADirectoryError)
+CPU_LINE = re.compile(r"^(?:model name|flags|Features|CPU (?:implementer|variant|part))\s*:.*$", re.MULTILINE)
 # What reading an entry of any content can raise; JSON nested too deeply is a RecursionError.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-
-
-def digest(data: Any) -> str:
-    """Return the SHA-256 of bytes, or of any plain data as canonical JSON."""
-    raw = data if isinstance(data, bytes) else json.dumps(data, sort_keys=True).encode()
-    return hashlib.sha256(raw).hexdigest()
 
 
 @cache
 def engine_digest() -> str:
     """Return a digest of the code that runs cells."""
     here = Path(__file__).parent
-    return digest([digest((here / name).read_bytes()) for name in ENGINE_FILES])
+    return digest([digest((here / f"{name}.py").read_bytes()) for name in ENGINE])
 
 
 @cache
-def versions() -> dict[str, str]:
-    """Return the versions of what runs the cells."""
-    found = {"python": sys.version, "machine": platform.machine(), "system": platform.system()}
+def versions() -> dict[str, Any]:
+    """Return what runs the cells: versions, the processor, and when a package was last installed or removed."""
+    found: dict[str, Any] = {"python": sys.version, "machine": platform.machine(), "system": platform.system()}
     for name in VERSIONS_OF:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "none"
-    return found
+    return {**found, "processor": processor(), "packages": [[path, _age(Path(path))] for path in package_folders()]}
 
 
-class Tree:
-    """Digests of the files below a book's chapters folder, each taken once: when first asked for."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.known: dict[str, str] = {}
-
-    def digest(self, name: str) -> str:
-        """Return the digest of a file or folder below the root; notebooks count by their code cells alone."""
-        if name not in self.known:
-            self.known[name] = self._everything() if name == EVERYTHING else self._digest(self.root / name)
-        return self.known[name]
-
-    def snapshot(self) -> None:
-        """Take every digest now, before a run that may depend on any of them."""
-        for name in self._names():
-            self.digest(name)
-        self.digest(EVERYTHING)
-
-    def _names(self) -> list[str]:
-        names = []
-        for folder, folders, files in os.walk(self.root / "chapters"):
-            folders[:] = sorted(filter(is_staged, folders))
-            here = Path(folder).relative_to(self.root).as_posix()
-            names += [here, *(f"{here}/{name}" for name in sorted(filter(is_staged, files)))]
-        return names
-
-    def _everything(self) -> str:
-        return digest([[name, self.digest(name)] for name in self._names()])
-
-    def _digest(self, path: Path) -> str:
-        try:
-            if path.is_dir():
-                return digest(sorted(filter(is_staged, os.listdir(path))))
-            data = path.read_bytes()
-        except OSError:
-            return "absent"
-        return digest(_code_of(data) if path.suffix == ".ipynb" else data)
-
-
-def _code_of(data: bytes) -> Any:
+def processor(path: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """Return the kind of processor and what it can do: digits may depend on either."""
     try:
-        cells = json.loads(data)["cells"]
-        return [as_text(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError):
-        return data
+        return sorted(set(CPU_LINE.findall(path.read_text(encoding="utf-8", errors="replace"))))
+    except OSError:
+        return [platform.processor()]
 
 
-def key_of(job: Job, pins: Mapping[str, str], lock: str) -> str:
-    """Return the key of a job: a digest of all that decides what it prints, but for the files it reads."""
+def package_folders() -> list[str]:
+    """Return the folders that packages are installed in."""
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+
+
+def model_files(folder: str | None) -> list[list[Any]]:
+    """Return name, size and time of each file of the real model, which is too large to be read for a key."""
+    if folder is None:
+        return []
+    stats = [(path, path.stat()) for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+    return [[path.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+
+
+def key_of(job: Job, pins: Mapping[str, str], lock: str, seen: str) -> str:
+    """Return the key of a job: a digest of all that decides what it prints. `seen` is that of the files it may see."""
     parts = {
         "format": FORMAT,
         "engine": engine_digest(),
         "notebook": job.chapter.name,
         "cells": job.cells(),
         "library": dict(job.library),
+        "seen": seen,
         "lock": lock,
         "versions": versions(),
         "environment": dict(pins),
-        "model": job.model,
+        "model": [job.model, model_files(job.model)],
     }
     return digest(parts)
 
@@ -177,8 +144,8 @@ class LibraryCache:
 class Cache:
     """The entries of one book, in a folder; two checkers may use it at once."""
 
-    def __init__(self, folder: Path, tree: Tree) -> None:
-        self.folder, self.tree = folder, tree
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.damaged: list[str] = []
 
     def path(self, job: Job, key: str) -> Path:
@@ -186,7 +153,7 @@ class Cache:
         return self.folder / f"{job.chapter.label.replace('/', '-')}.{key[:32]}.json"
 
     def load(self, job: Job, key: str) -> NotebookRun | None:
-        """Return the results of an earlier run, or None when there is none that still holds."""
+        """Return the results of an earlier run, or None when there is none."""
         path = self.path(job, key)
         try:
             entry = json.loads(path.read_bytes())
@@ -194,13 +161,10 @@ class Cache:
             if checksum != digest(entry) or entry["key"] != key:
                 raise ValueError("checksum")
             run = NotebookRun([CellRun(**cell) for cell in entry["cells"]], complete=True)
-            files = dict(entry["files"])
         except ABSENT:
             return None
         except UNREADABLE:
             self.damaged.append(path.name)
-            return None
-        if any(self.tree.digest(name) != value for name, value in files.items()):
             return None
         return run if len(run.cells) == len(job.run) else None
 
@@ -208,13 +172,7 @@ class Cache:
         """Keep the results of a run that was complete and without failure; a folder that can't be written is fine."""
         if not run.clean:
             return
-        names = [name for name in run.files if name.split("/")[0] == "chapters"]
-        names += [EVERYTHING] if run.everything else []
-        entry: dict[str, Any] = {
-            "key": key,
-            "cells": [asdict(cell) for cell in run.cells],
-            "files": {name: self.tree.digest(name) for name in names},
-        }
+        entry: dict[str, Any] = {"key": key, "cells": [asdict(cell) for cell in run.cells]}
         entry["checksum"] = digest(entry)
         try:
             path = self.path(job, key)

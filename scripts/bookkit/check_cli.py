@@ -11,14 +11,12 @@ from functools import cache
 from .cache import Cache
 from .checker import NotebookVerdict, Plan, Refused, book_names, check, in_order, make_plan, open_cache
 from .engines import ForkEngine, SpawnEngine
-from .libguard import LIBRARY
 from .problems import BookError
 from .report import Report, make_report, write_junit
 from .runner import (
     UPDATE_SEEDS,
     Engine,
     EngineError,
-    Job,
     Limits,
     pinned,
     usable_memory,
@@ -43,6 +41,9 @@ def run(options: Options) -> int:
     except (Refused, EngineError) as error:
         report.stop()
         print(f"check_chapters: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        report.stop()
+        raise  # nobody reads the report: `entry` knows what to do
     except OSError as error:
         report.stop()
         print(f"check_chapters: cannot read or write: {error}", file=sys.stderr)
@@ -79,6 +80,9 @@ def _run_plan(plan: Plan, options: Options, report: Report) -> int:
     report.summary(verdicts, damaged, plan.problems)
     if options.junit is not None:
         write_junit(options.junit, verdicts, plan.problems)
+    for verdict in verdicts:
+        if verdict.engine_error:
+            raise EngineError(verdict.engine_error)
     if plan.problems:
         return 2
     return 1 if any(v.count("failed") for v in verdicts) else 0
@@ -129,19 +133,12 @@ def make_engine(plan: Plan, options: Options, pins: Mapping[str, str]) -> Engine
         return KernelEngine(pins, limits)
     if options.spawn:
         return SpawnEngine(pins, limits)
-    return ForkEngine(pins, limits, lambda job: _code(plan, job))
-
-
-def _code(plan: Plan, job: Job) -> list[str]:
-    """Return all code that a notebook may run: its own, for solutions their chapter's, the library if it is used."""
-    texts = plan.book.code_of(job.chapter)
-    used = any(LIBRARY in text for text in texts)
-    return [*texts, *job.library.values()] if used else texts
+    return ForkEngine(pins, limits, lambda job: job.texts)
 
 
 def overrides(pairs: list[str]) -> dict[str, str]:
-    """Return `NAME=VALUE` arguments as a dictionary; Refused when one has no `=`."""
-    wrong = [pair for pair in pairs if "=" not in pair]
+    """Return `NAME=VALUE` arguments as a dictionary; Refused when one has no name or no `=`."""
+    wrong = [pair for pair in pairs if not pair.partition("=")[0] or "=" not in pair]
     if wrong:
         raise Refused(f"--env wants NAME=VALUE, not {wrong[0]!r}")
     return dict(pair.split("=", 1) for pair in pairs)

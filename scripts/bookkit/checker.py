@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,24 +13,21 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from . import library
-from .cache import Cache, LibraryCache, Tree, key_of
+from .cache import Cache, LibraryCache, key_of
 from .compare import differences
+from .libguard import LIBRARY
+from .looks import looks_around
 from .notebook import Book, Cell, Chapter, load_book, load_chapter, order
 from .problems import BookError, Problem, relative
 from .roles import probes, role_failures
-from .runner import CellRun, Engine, Failure, Job, NotebookRun
+from .runner import CellRun, Engine, EngineError, Failure, Job, NotebookRun
+from .stage import Entry, Tree, entries
 
 Status = Literal["passed", "failed", "skipped"]
 T = TypeVar("T")
 Missing = Mapping[str, "library.SavedName"]
 Names = Callable[[], Missing]
 STDERR_LINES = 20
-# Code that names a notebook, lists folders or starts programs.
-LOOKS_AROUND = re.compile(
-    r"ipynb|listdir|iterdir|scandir|walk|glob|subprocess|system|popen|exec|spawn|fork"
-    r"|^\s*(?:!|%(?!%?capture\b|run\b))",
-    re.MULTILINE | re.IGNORECASE,
-)
 
 
 class Refused(Exception):
@@ -51,16 +49,19 @@ class CellVerdict:
 
 @dataclass
 class NotebookVerdict:
-    """What the check says about one notebook."""
+    """What the check says about one notebook. `engine_error` is what kept it from running, when the engine failed."""
 
     chapter: Chapter
     cells: list[CellVerdict]
     seconds: float = 0.0
     cached: bool = False
+    engine_error: str = ""
 
     @property
     def status(self) -> str:
-        """Return `ok`, `cached` (and ok), `differs` (it ran, its output changed) or `failed`."""
+        """Return `ok`, `cached` (and ok), `differs` (it ran, its output changed), `failed`, or `not run`."""
+        if self.engine_error:
+            return "not run"
         kinds = {f.kind for c in self.cells for f in c.failures}
         if kinds - {"differs"}:
             return "failed"
@@ -90,7 +91,10 @@ def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Pla
 
     With `remember` the built libraries are kept in the cache.
     """
+    _refuse_temporary_files_in(root / "chapters")
     book, unreadable = _load(root)
+    if not any(book.notebooks()) and not unreadable:
+        raise Refused(f"there is no chapter in {root / 'chapters'}")
     keys = {(_key_of(p.path), p) for p in unreadable}
     chosen = _select(book, prefixes, {key for key, _ in keys if key})
     wanted = [key for key, _ in keys if key and any(key.startswith(p.split("/")[0]) for p in prefixes)]
@@ -100,7 +104,7 @@ def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Pla
         matters = not prefixes or key is None or order(key) <= last
         (blocking if matters else others).append(problem)
     libraries = LibraryCache(cache_folder(root), book) if remember else None
-    jobs, failed = _jobs(book, chosen, libraries)
+    jobs, failed = _placed_jobs(book, chosen, libraries)
     if not prefixes:
         failed += _build_problems(lambda: whole_library(book, libraries))
     if libraries is not None:
@@ -142,25 +146,67 @@ def _select(book: Book, prefixes: Sequence[str], unreadable: set[str]) -> list[C
     return [c for c in notebooks if not prefixes or any(c.label.startswith(p) for p in prefixes)]
 
 
-def _jobs(book: Book, chosen: Iterable[Chapter], libraries: LibraryCache | None) -> tuple[list[Job], list[Problem]]:
-    model = model_folder(book.root)
+def _refuse_temporary_files_in(chapters: Path) -> None:
+    """Raise Refused when temporary files go below chapters/: each copy of the chapters would hold all others."""
+    folder = Path(tempfile.gettempdir()).resolve()
+    if folder.is_relative_to(chapters.resolve()):
+        raise Refused(f"temporary files go to {folder}, in the book's chapters: set TMPDIR to another folder")
+
+
+def _placed_jobs(
+    book: Book, chosen: Sequence[Chapter], libraries: LibraryCache | None
+) -> tuple[list[Job], list[Problem]]:
+    """Return the jobs, and what is wrong with links below chapters/, their library, or the notebooks as files."""
+    astray = [
+        problem for path in (book.root / "chapters", *(c.path for c in chosen)) for problem in _astray(path, book)
+    ]
+    try:
+        files = [] if astray else entries(book.root)
+    except BookError as error:
+        astray = list(error.problems)
+    return ([], astray) if astray else _jobs(book, chosen, files, libraries)
+
+
+def _astray(path: Path, book: Book) -> list[Problem]:
+    """Return a problem when a notebook, or chapters/, is a link to what is outside the book's folder."""
+    real = path.resolve()
+    if real.is_relative_to(book.root.resolve()):
+        return []
+    name = path.relative_to(book.root).as_posix()
+    return [Problem(name, None, None, f"a link to {real}, which is outside the book's folder {book.root}")]
+
+
+def _jobs(
+    book: Book, chosen: Iterable[Chapter], files: Iterable[Entry], libraries: LibraryCache | None
+) -> tuple[list[Job], list[Problem]]:
+    model, helpers = model_folder(book.root), _helpers(files)
     jobs: list[Job] = []
     problems: list[Problem] = []
     for chapter in chosen:
         try:
-            files = visible_library(book, chapter, libraries)
+            modules = visible_library(book, chapter, libraries)
         except BookError as error:
             problems += error.problems
             continue
         run = tuple(_runs(cell, model) for cell in chapter.code_cells)
-        around = looks_around(chapter, book.code_of(chapter))
-        jobs.append(Job(chapter, files, run, probes(chapter), model, around))
+        texts = (*_code(book, chapter, modules), *helpers)
+        around = looks_around(chapter.path.name if chapter.kind == "solutions" else "", texts)
+        # The model is for lab cells: solutions run their chapter, and would load it for nothing.
+        needed = any(cell.output_class == "lab" for cell in chapter.code_cells)
+        jobs.append(Job(chapter, modules, run, probes(chapter), model if needed else None, around, texts))
     return jobs, problems
 
 
-def looks_around(chapter: Chapter, sources: Iterable[str]) -> bool:
-    """Return whether code could look at other notebooks than a chapter and its solutions, which share a file name."""
-    return LOOKS_AROUND.search("\n".join(sources).replace(chapter.path.name, "")) is not None
+def _helpers(files: Iterable[Entry]) -> list[str]:
+    """Return the text of the Python files below chapters/, which any notebook may import."""
+    paths = [entry.path for entry in files if entry.name.endswith(".py") and not entry.folder]
+    return [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.exists()]
+
+
+def _code(book: Book, chapter: Chapter, modules: Mapping[str, str]) -> list[str]:
+    """Return the code that a notebook may run: its own, for solutions their chapter's, the library if it is used."""
+    texts = book.code_of(chapter)
+    return [*texts, *modules.values()] if any(LIBRARY in text for text in texts) else texts
 
 
 def visible_library(book: Book, chapter: Chapter, libraries: LibraryCache | None) -> dict[str, str]:
@@ -216,18 +262,21 @@ def check(
     """Run every job of the plan, `jobs` at once, and call `ready` with each verdict in the order of the book."""
     lock = _lock_text(plan.book.root)
     names = cache(lambda: book_names(plan.book))
-    keys = {job.chapter.label: key_of(job, pins, lock) for job in plan.jobs}
+    tree = Tree(plan.book.root)
+    seen = {job.chapter.label: tree.seen_by(job) if store is not None else "" for job in plan.jobs}
+    keys = {job.chapter.label: key_of(job, pins, lock, seen[job.chapter.label]) for job in plan.jobs}
     known = {label: run for label, run in _from_cache(plan.jobs, keys, store) if run is not None}
     missing = [job for job in plan.jobs if job.chapter.label not in known]
-    if missing and store is not None:
-        store.tree.snapshot()
 
     def one(job: Job) -> NotebookVerdict:
         label = job.chapter.label
         if label in known:
             return judge(job, known[label], names, cached=True)
-        run = engine.run(job, lambda index: progress(job, index))
-        if store is not None:
+        try:
+            run = engine.run(job, lambda index: progress(job, index))
+        except EngineError as error:
+            return not_run(job, str(error))
+        if store is not None and run.seen == seen[label]:  # else a file was edited after its key had been made
             store.store(job, keys[label], run)
         return judge(job, run, names)
 
@@ -238,7 +287,7 @@ def check(
 def _from_cache(
     jobs: Iterable[Job], keys: Mapping[str, str], store: Cache | None
 ) -> Iterator[tuple[str, NotebookRun | None]]:
-    """Yield each job's results of an earlier run that still hold, or None."""
+    """Yield each job's results of an earlier run, or None."""
     for job in jobs:
         label = job.chapter.label
         yield label, store.load(job, keys[label]) if store is not None else None
@@ -269,7 +318,7 @@ def in_order(
 
 def open_cache(root: Path) -> Cache:
     """Return the book's cache."""
-    return Cache(cache_folder(root), Tree(root))
+    return Cache(cache_folder(root))
 
 
 def cache_folder(root: Path) -> Path:
@@ -305,6 +354,12 @@ def judge(job: Job, run: NotebookRun, names: Names, cached: bool = False) -> Not
             failure.details += explain(failure.message, names(), chapter)
         cells.append(verdict)
     return NotebookVerdict(chapter, cells, run.seconds, cached)
+
+
+def not_run(job: Job, why: str) -> NotebookVerdict:
+    """Return the verdict on a notebook that could not run, because the engine failed."""
+    cells = [CellVerdict(cell, "skipped", skipped="not run: the engine failed") for cell in job.chapter.code_cells]
+    return NotebookVerdict(job.chapter, cells, engine_error=why)
 
 
 def _judge_cell(cell: Cell, run: CellRun, wanted: bool, stopped: str) -> CellVerdict:

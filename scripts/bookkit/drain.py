@@ -9,13 +9,15 @@ by its path.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
+from os import getpid, write
+from threading import current_thread
 from typing import Any
 
 MARK = "\x1e(drained)\x1e"
 PATIENCE = 10.0
+# getpid, write and current_thread are imported by name: a cell may replace them in their modules.
 
 
 class Drain:
@@ -23,7 +25,7 @@ class Drain:
 
     def __init__(self, stream: Any, fd: int) -> None:
         self.deliver, self.watcher, self.fd = stream.write, stream.watch_fd_thread, fd
-        self.flush_now, self.pid, self.in_cell = stream.flush, os.getpid(), False
+        self.flush_now, self.pid, self.in_cell = stream.flush, getpid(), False
         self.held = ""
         self.seen = threading.Event()
         stream.write, stream.flush = self.write, self.flush
@@ -34,12 +36,12 @@ class Drain:
 
     def flush(self) -> None:
         """Flush at once, but not within a cell; a fork has no clock to flush it later."""
-        if not self.in_cell or os.getpid() != self.pid:
+        if not self.in_cell or getpid() != self.pid:
             self.flush_now()
 
     def write(self, text: str) -> int:
         """Deliver text; from the pipe's thread without the mark, which may come in pieces."""
-        if threading.current_thread() is not self.watcher:
+        if current_thread() is not self.watcher:
             return self.deliver(text)
         before, mark, after = (self.held + text).partition(MARK)
         rest = after if mark else before
@@ -57,7 +59,7 @@ class Drain:
         self.in_cell = False
         if self.watcher.is_alive():
             self.seen.clear()
-            os.write(self.fd, MARK.encode())
+            write(self.fd, MARK.encode())
             self.seen.wait(PATIENCE)
         self.flush_now()
 

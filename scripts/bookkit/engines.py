@@ -1,7 +1,8 @@
 """The two fast ways to run a notebook: a fork of a server that has imported everything, or a fresh Python process.
 
-A server that has imported torch is ready after seconds, one without it at once. So the fork engine has two: while the
-one imports torch, the other runs the notebooks that need none.
+A server that has imported torch is ready after seconds, one without it at once. So the fork engine has one for each
+kind of notebook: those that use torch, those that use numpy alone, and the rest. A notebook finds nothing imported that
+it does not use, whatever else is checked; but for torch's compiler, which comes with torch when any of them may use it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .runner import EngineError, Job, Limits, NotebookRun, OnCell, Reader, Stage, environment
+from .runner import EngineError, Job, Limits, NotebookRun, OnCell, Reader, environment
+from .stage import Stage
 
 START_LIMIT = 300.0
 IMPORTS = {name: re.compile(rf"^\s*(?:import|from)\s+{name}\b", re.MULTILINE) for name in ("numpy", "torch")}
 # The first step of an optimiser imports torch._dynamo, which takes about as long as torch itself.
 OPTIMISES = re.compile(r"\boptim\b|\btorch\.compile\b")
+KINDS = ("torch", "numpy", "none")
+# os.environ but where it is only read, and other ways to set a variable. Modules look at some when they are imported.
+SETS_VARIABLES = re.compile(
+    r"\benviron\b(?!\s*\.get\b|\s*\[[^\]]*\](?!\s*[-+|&]?=(?!=)))|\bdel\b.*\benviron\b|\b(?:un|put|set_)env\b"
+    r"|\bunsetenv\b|^\s*%env\b",
+    re.MULTILINE,
+)
 
 Texts = Callable[[Job], Iterable[str]]
 
@@ -35,6 +44,16 @@ def wanted_modules(texts: Iterable[str]) -> list[str]:
     text = "\n".join(texts)
     found = [name for name, pattern in IMPORTS.items() if pattern.search(text)]
     return [*found, "torch._dynamo"] if "torch" in found and OPTIMISES.search(text) else found
+
+
+def kind_of(texts: Iterable[str]) -> str:
+    """Return which server a notebook needs: of two that import the same, both must find the same already imported.
+
+    One that sets variables needs one that has imported nothing, as they may be meant for what it imports next.
+    """
+    text = "\n".join(texts)
+    wanted = [] if SETS_VARIABLES.search(text) else wanted_modules([text])
+    return next((kind for kind in KINDS if kind in wanted), "none")
 
 
 class ForkServer:
@@ -94,6 +113,12 @@ class ForkServer:
         self.errors.seek(0)
         return self.errors.read().decode("utf-8", errors="replace")[-2000:].strip()
 
+    def has_ended(self) -> bool:
+        """Return whether the server has ended, or does so within a second."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process is None or self.process.wait(1.0) is not None
+        return False
+
     def hang_up(self) -> None:
         """Tell the server to end; one that still imports has forked nothing and is killed."""
         self.closed = True
@@ -112,6 +137,7 @@ class ForkServer:
         """Wait for the end of the server and of every notebook that still ran."""
         if self.process is not None:
             end_process(self.process)
+            self.errors.close()
         if self.control is not None:
             self.control.close()
 
@@ -121,7 +147,7 @@ class ForkEngine:
 
     def __init__(self, pins: Mapping[str, str], limits: Limits, texts: Texts) -> None:
         self.limits, self.texts = limits, texts
-        self.servers = {"torch": ForkServer(pins), "light": ForkServer(pins)}
+        self.servers = {kind: ForkServer(pins) for kind in KINDS}
         self.open: set[socket.socket] = set()
 
     def prepare(self, jobs: Sequence[Job]) -> list[Job]:
@@ -129,22 +155,23 @@ class ForkEngine:
         wanted: dict[str, set[str]] = {}
         kinds: dict[int, str] = {}
         for job in jobs:
-            modules = wanted_modules(self.texts(job))
-            kinds[id(job)] = self._kind(modules)
+            kinds[id(job)], modules = self._needs(job)
             wanted.setdefault(kinds[id(job)], set()).update(modules)
         for name, server in self.servers.items():
             if name in wanted:
                 server.start(wanted[name])
         return sorted(jobs, key=lambda job: kinds[id(job)] == "torch")
 
-    @staticmethod
-    def _kind(modules: Collection[str]) -> str:
-        return "torch" if "torch" in modules else "light"
+    def _needs(self, job: Job) -> tuple[str, list[str]]:
+        """Return the kind of server that a job needs and what that is to import."""
+        texts = list(self.texts(job))
+        kind = kind_of(texts)
+        return kind, [] if kind == "none" else wanted_modules(texts)
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job in a fork."""
-        modules = wanted_modules(self.texts(job))
-        server = self.servers[self._kind(modules)]
+        kind, modules = self._needs(job)
+        server = self.servers[kind]
         server.start(modules)
         stage = Stage(job)
         try:
@@ -154,9 +181,13 @@ class ForkEngine:
                 try:
                     with theirs:
                         server.fork(stage.write_job(job, self.limits), theirs)
-                    return Reader(job, self.limits, on_cell).read(mine)
+                    reader = Reader(job, self.limits, on_cell, stage.seen)
+                    run = reader.read(mine)
                 finally:
                     self.open.discard(mine)
+                if reader.cut and server.has_ended():
+                    raise EngineError("the fork server has ended, and the notebooks that ran with it")
+                return run
         finally:
             stage.remove()
 
@@ -195,7 +226,7 @@ class SpawnEngine:
                 self.open[mine] = start_process(command, self.pins, (theirs.fileno(),), subprocess.DEVNULL)
                 theirs.close()
                 try:
-                    return Reader(job, self.limits, on_cell).read(mine)
+                    return Reader(job, self.limits, on_cell, stage.seen).read(mine)
                 finally:
                     mine.close()
                     end_process(self.open.pop(mine))

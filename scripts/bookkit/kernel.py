@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -20,18 +21,18 @@ from .runner import (
     Limits,
     NotebookRun,
     OnCell,
-    Stage,
     display_failures,
     environment,
     exception_failure,
 )
+from .stage import Stage
 
 
 class KernelEngine:
     """Runs each notebook in an ipykernel of this interpreter, with the same library and environment."""
 
     def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
-        self.pins, self.limits = pins, limits
+        self.pins, self.timeout = pins, math.ceil(limits.timeout)  # nbclient counts whole seconds; 0 means for ever
         self.lock = threading.Lock()
         self.guards: set[int] = set()
         self.closed = False
@@ -78,7 +79,7 @@ class KernelEngine:
             client.execute(env=env, cwd=str(stage.cwd), stdin=held, stdout=quiet, stderr=quiet)
             result.complete = True
         except CellTimeoutError:
-            failure = Failure("timeout", f"timeout: not finished after {self.limits.timeout:g} s")
+            failure = Failure("timeout", f"timeout: not finished after {self.timeout} s")
         except DeadKernelError:
             failure = Failure("died", "the kernel died inside this cell")
         except CellExecutionError as error:
@@ -111,7 +112,7 @@ class KernelEngine:
         guarded = kernelguard.command(str(stage.scratch), argv)
         manager._kernel_spec = KernelSpec(argv=guarded, language="python", display_name="Python 3")
         client = NotebookClient(
-            notebook, km=manager, timeout=round(self.limits.timeout), store_widget_state=False, on_cell_start=begin,
+            notebook, km=manager, timeout=self.timeout, store_widget_state=False, on_cell_start=begin,
             startup_timeout=120, resources={"metadata": {"path": str(stage.cwd)}},
         )  # fmt: skip
         client.owns_km = True  # so that it ends the kernel that it is given

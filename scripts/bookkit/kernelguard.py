@@ -20,6 +20,7 @@ from . import supervisor
 # -P: not even a file of the working directory may be imported in place of a module.
 LAUNCH = "import sys; sys.path.insert(0, sys.argv.pop(1)); from bookkit.kernelguard import main; sys.exit(main())"
 TICK = 0.1
+UMASK = 0o022  # as in the checker's worker, whatever the checker was started with
 
 
 def command(scratch: str, kernel: list[str]) -> list[str]:
@@ -50,7 +51,9 @@ def _start(kernel: list[str]) -> int:
     """Start the kernel, which dies with this process where Linux sees to that and notices its death elsewhere."""
     environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}
     # This process has one thread, so that running code between fork and exec is safe.
-    return subprocess.Popen(kernel, env=environment, stdin=subprocess.DEVNULL, preexec_fn=_die_with_the_guard).pid
+    return subprocess.Popen(
+        kernel, env=environment, stdin=subprocess.DEVNULL, preexec_fn=_die_with_the_guard, umask=UMASK
+    ).pid
 
 
 def _die_with_the_guard() -> None:

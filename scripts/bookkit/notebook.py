@@ -26,6 +26,8 @@ CHAPTER_FILE = re.compile(r"(?P<key>\d\d|[A-Z])-(?P<slug>[a-z0-9]+(?:-[a-z0-9]+)
 CELL_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SAVE_LINE = re.compile(r"#\s*@save\b(?P<options>.*)")
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+DEEPEST = 100  # levels of JSON; a notebook has ten, and recursion in Python ends at about a thousand
+SURROGATE = re.compile("[\ud800-\udfff]")
 OUTPUT_CLASSES = ("exact", "lab")
 ROLES = ("stub", "solution", "test")
 
@@ -273,9 +275,34 @@ def _read(path: Path, name: str) -> tuple[dict[str, Any], str]:
     except json.JSONDecodeError as error:
         message = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         raise BookError(Problem(name, None, None, message, file_line=error.lineno)) from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise BookError(Problem(name, None, None, f"not a notebook: a number cannot be read: {error}")) from error
+    problems = [Problem(name, None, None, message) for message in _unwritable(raw)]
+    if problems:
+        raise BookError(problems)
     if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
         raise BookError(Problem(name, None, None, "not a notebook: there is no list of cells"))
     return raw, text
+
+
+def _unwritable(raw: Any) -> Iterator[str]:
+    """Yield what could be read and not written again: half a surrogate pair, JSON nested too deeply."""
+    pending: list[tuple[str, int, Any]] = [("", 1, raw)]
+    while pending:
+        place, depth, value = pending.pop()
+        if depth > DEEPEST:
+            yield f"not a notebook: its JSON is nested too deeply, in {place[:60]}"
+            return
+        if isinstance(value, str):
+            found = SURROGATE.search(value)
+            if found:
+                yield f"{place[:200]} holds {found[0]!r}, half a character, which no file in UTF-8 can hold"
+        elif isinstance(value, list):
+            pending += [(f"{place}[{index}]", depth + 1, item) for index, item in enumerate(value)]
+        elif isinstance(value, dict):
+            names = {key: f"{place}.{ascii(key)[1:-1]}".lstrip(".") for key in value}
+            pending += [(f"the key {names[key]}", depth, key) for key in value]
+            pending += [(names[key], depth + 1, item) for key, item in value.items()]
 
 
 def _book_metadata(raw: dict[str, Any]) -> dict[str, Any]:

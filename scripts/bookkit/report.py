@@ -187,11 +187,11 @@ def junit(verdicts: Sequence[NotebookVerdict], problems: Sequence[Problem]) -> s
         for cell in verdict.cells:
             _case(suite, verdict.chapter, cell)
     if problems:
-        suite = ElementTree.SubElement(suites, "testsuite", name="book", tests=str(len(problems)))
-        suite.set("errors", str(len(problems)))
+        all_of_them = str(len(problems))
+        suite = _element(suites, "testsuite", name="book", tests=all_of_them, errors=all_of_them)
         for number, problem in enumerate(problems, start=1):
-            case = ElementTree.SubElement(suite, "testcase", classname=problem.path, name=f"problem-{number}")
-            ElementTree.SubElement(case, "error", message=_xml(str(problem)))
+            case = _element(suite, "testcase", classname=problem.path, name=f"problem-{number}")
+            _element(case, "error", message=str(problem))
     ElementTree.indent(suites)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
@@ -203,23 +203,26 @@ def write_junit(path: Path, verdicts: Sequence[NotebookVerdict], problems: Seque
 
 
 def _suite(parent: ElementTree.Element, name: str, verdict: NotebookVerdict) -> ElementTree.Element:
-    return ElementTree.SubElement(
+    return _element(
         parent, "testsuite", name=name, tests=str(len(verdict.cells)), failures=str(verdict.count("failed")),
         errors="0", skipped=str(verdict.count("skipped")), time=f"{verdict.seconds:.3f}",
     )  # fmt: skip
 
 
 def _case(suite: ElementTree.Element, chapter: Chapter, verdict: CellVerdict) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", classname=chapter.name, name=verdict.cell.id, time=f"{verdict.seconds:.3f}"
-    )
+    case = _element(suite, "testcase", classname=chapter.name, name=verdict.cell.id, time=f"{verdict.seconds:.3f}")
     if verdict.failures:
         text = "\n".join("\n".join([f.message, *f.details]) for f in verdict.failures)
-        failure = ElementTree.SubElement(case, "failure", message=_xml(verdict.failures[0].message))
-        failure.set("type", verdict.failures[0].kind)
+        first = verdict.failures[0]
+        failure = _element(case, "failure", message=first.message, type=first.kind)
         failure.text = _xml(text + (f"\nstderr:\n{verdict.stderr}" if verdict.stderr else ""))
     elif verdict.status == "skipped":
-        ElementTree.SubElement(case, "skipped", message=_xml(verdict.skipped))
+        _element(case, "skipped", message=verdict.skipped)
+
+
+def _element(parent: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
+    """Add an element, its attributes escaped."""
+    return ElementTree.SubElement(parent, tag, {name: _xml(value) for name, value in attributes.items()})
 
 
 def _xml(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs notebooks and returns what they printed: stages the library and the book, starts engines, reads their events.
+"""What a run of a notebook is: the job, the environment, and the events of an engine, read into a result.
 
 Nothing here judges an output; that is `checker`'s. Nothing heavy is imported here: a run served from the cache needs
 neither IPython nor torch.
@@ -10,17 +10,14 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .notebook import Chapter
-from .scratch import Scratch
 
 CHECK_SEED, UPDATE_SEEDS = "0", ("1", "2")
 PINNED = {
@@ -35,16 +32,13 @@ PINNED = {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-DROPPED = (
-    "PYTEST_CURRENT_TEST",
-    "PYTHONSTARTUP",
-    "FORCE_COLOR",
-    "LANG",
-    "LANGUAGE",
-    "PYTHONWARNINGS",
-    "AGENTRL_MODEL_DIR",
+# What the caller may have set and cells do not see: it would change what Python does (PYTHON…), which digits the
+# numeric libraries compute or how (ATEN… to VECLIB…), what memory holds (MALLOC…), what a program prints (LANG…).
+DROPPED = re.compile(
+    r"(?:PYTHON|ATEN_|TORCH_|PYTORCH_|NPY_|NUMEXPR_|MKL_|OPENBLAS_|GOTO_|BLIS_|OMP_|KMP_|GOMP_|ONEDNN_|DNNL_|CUBLAS_"
+    r"|CUDNN_|NVIDIA_TF32_|VECLIB_|MALLOC_|LC_|CLICOLOR).*"
+    r"|GLIBC_TUNABLES|LANG|LANGUAGE|LINES|FORCE_COLOR|PYTEST_CURRENT_TEST|AGENTRL_MODEL_DIR"
 )
-NOT_STAGED = ("zh", "__pycache__")
 SILENCE_LIMIT = 60.0
 START_LIMIT = 300.0
 MIB = 1024 * 1024
@@ -86,12 +80,14 @@ class CellRun:
 
 @dataclass
 class NotebookRun:
-    """What one notebook did: its cells in order, the files it read, where it stopped (index of a cell)."""
+    """What one notebook did: its cells in order, where it stopped (index of a cell).
+
+    `seen` is a digest of its copy of the book, taken before the first cell ran.
+    """
 
     cells: list[CellRun]
     seconds: float = 0.0
-    files: list[str] = field(default_factory=list)
-    everything: bool = False
+    seen: str = ""
     stopped: int | None = None
     complete: bool = False
 
@@ -105,7 +101,8 @@ class NotebookRun:
 class Job:
     """A notebook to run: its library, which cells to run, and for stubs the test that must fail on them.
 
-    `looks_around` says whether its cells could look at the other notebooks of the book.
+    `looks_around` says whether its cells could look at the other notebooks of the book, `texts` are all the code that
+    they may run.
     """
 
     chapter: Chapter
@@ -114,6 +111,7 @@ class Job:
     probes: Mapping[int, str]
     model: str | None = None
     looks_around: bool = True
+    texts: tuple[str, ...] = ()
 
     def cells(self) -> list[dict[str, Any]]:
         """Return the cells as plain data, for the worker and for the cache's key."""
@@ -149,8 +147,8 @@ def pinned(seed: str = CHECK_SEED, override: Mapping[str, str] | None = None) ->
 
 
 def environment(pins: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment for a process that runs cells: the caller's, with `pins` over it."""
-    kept = {k: v for k, v in os.environ.items() if k not in DROPPED and not k.startswith("LC_")}
+    """Return the whole environment for a process that runs cells: what is left of the caller's, `pins` over it."""
+    kept = {name: value for name, value in os.environ.items() if not DROPPED.fullmatch(name)}
     return {**kept, **pins}
 
 
@@ -168,85 +166,13 @@ def usable_memory() -> int:
     return min(8 * 1024 * MIB, whole * 3 // 4)
 
 
-class Stage:
-    """A scratch folder with the library and a copy of the chapters, in which one notebook runs."""
-
-    def __init__(self, job: Job) -> None:
-        self.folder = Scratch("check")
-        self.scratch = self.folder.path
-        chapter = job.chapter
-        self.library = self.scratch / "lib"
-        self.book = self.scratch / "book"
-        self.cwd = self.book / chapter.path.resolve().parent.relative_to(chapter.root.resolve())
-        try:
-            self._fill(job)
-        except BaseException:
-            self.remove()
-            raise
-
-    def _fill(self, job: Job) -> None:
-        for folder in (self.library, self.scratch / "tmp", self.scratch / "ipython"):
-            folder.mkdir()
-        for name, text in job.library.items():
-            path = self.library / "agentrl" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
-        _copy_chapters(job, self.book)
-
-    def environment(self, job: Job) -> dict[str, str]:
-        """Return the variables that differ from notebook to notebook."""
-        own = {
-            "PYTHONPATH": str(self.library),
-            "TMPDIR": str(self.scratch / "tmp"),
-            "IPYTHONDIR": str(self.scratch / "ipython"),
-        }
-        return {**own, "AGENTRL_MODEL_DIR": job.model} if job.model else own
-
-    def write_job(self, job: Job, limits: Limits) -> Path:
-        """Write the job for supervisor and worker to read, and return its path."""
-        path = self.scratch / "job.json"
-        data = {
-            "name": job.chapter.name, "path": str(path), "scratch": str(self.scratch), "lib": str(self.library),
-            "book": str(self.book), "cwd": str(self.cwd), "env": self.environment(job), "cells": job.cells(),
-            "limits": asdict(limits),
-        }  # fmt: skip
-        path.write_text(json.dumps(data), encoding="utf-8")
-        return path
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        self.folder.remove()
-
-
-def is_staged(name: str) -> bool:
-    """Return whether a file or folder below chapters/ is part of what cells may see."""
-    return not name.startswith(".") and name not in NOT_STAGED
-
-
-def _copy_chapters(job: Job, book: Path) -> None:
-    """Copy chapters/ for one notebook to work in; a file that is being replaced meanwhile is not an error.
-
-    Other notebooks come along only where cells could look at them: copying each for each would take time that grows
-    with the square of the book.
-    """
-    chapter, root = job.chapter, job.chapter.root
-    for folder, folders, files in os.walk(root / "chapters"):
-        folders[:] = [name for name in folders if is_staged(name)]
-        target = book / Path(folder).relative_to(root)
-        target.mkdir(parents=True, exist_ok=True)
-        for name in filter(is_staged, files):
-            if job.looks_around or not name.endswith(".ipynb") or name.startswith(f"{chapter.key}-"):
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copyfile(Path(folder, name), target / name)
-
-
 class Reader:
     """Turns the events of one run into a NotebookRun."""
 
-    def __init__(self, job: Job, limits: Limits, on_cell: OnCell | None = None) -> None:
+    def __init__(self, job: Job, limits: Limits, on_cell: OnCell | None = None, seen: str = "") -> None:
         self.job, self.limits, self.on_cell = job, limits, on_cell
-        self.result = NotebookRun([CellRun() for _ in job.chapter.code_cells])
-        self.done = False
+        self.result = NotebookRun([CellRun() for _ in job.chapter.code_cells], seen=seen)
+        self.done = self.cut = False
 
     def read(self, sock: socket.socket) -> NotebookRun:
         """Read events until the run is over. Silence is an end too: a supervisor says that it lives."""
@@ -259,6 +185,7 @@ class Reader:
             except OSError:
                 data = b""
             if not data:
+                self.cut = True
                 self.stop_at(None, Failure("died", "the run ended without a word: its supervisor is gone"))
                 break
             *lines, buffer = (buffer + data).split(b"\n")
@@ -322,10 +249,6 @@ class Reader:
         """A fork of the process came back from the cell that made it; the worker ended it there."""
         message = "a forked process came back from the cell: end it inside, with os._exit(0)"
         self.add(index, Failure("fork", message))
-
-    def on_files(self, files: list[str], everything: bool) -> None:
-        """The files that cells have read."""
-        self.result.files, self.result.everything = files, everything
 
     def on_crash(self, message: str) -> None:
         """The worker itself failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import subprocess
@@ -9,8 +10,8 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import SimpleNamespace, TracebackType
+from typing import Any, TextIO, TypeVar
 
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
@@ -23,6 +24,16 @@ from traitlets.config import Config
 from .libguard import LIBRARY
 
 SHOWN_LIMIT = 200
+Module = TypeVar("Module")
+
+
+def own(module: Module) -> Module:
+    """Return a copy of a module's names: a cell may replace them in the module, and the checker goes on with these."""
+    names: Any = SimpleNamespace(**vars(module))
+    return names
+
+
+json, os, subprocess, traceback = own(json), own(os), own(subprocess), own(traceback)
 
 
 @dataclass
@@ -70,8 +81,11 @@ class Publisher(DisplayPublisher):
         shell.shown.displays.append(str(data.get("text/plain", ", ".join(data)))[:SHOWN_LIMIT])
 
 
-class Shell(InteractiveShell):
-    """InteractiveShell that records exceptions and displays, and whose shell lines write to the same stdout."""
+class ZMQInteractiveShell(InteractiveShell):
+    """InteractiveShell that records exceptions and displays, and whose shell lines write to the cell's stdout.
+
+    It bears the name of a kernel's shell: by that name libraries know that they are in Jupyter, and print accordingly.
+    """
 
     displayhook_class = Type(EchoHook)
     display_pub_class = Type(Publisher)
@@ -79,6 +93,7 @@ class Shell(InteractiveShell):
 
     def __init__(self, **kwargs: Any) -> None:
         self.shown = Shown()
+        self.own_stdout = sys.stdout
         super().__init__(**kwargs)
 
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -102,12 +117,21 @@ class Shell(InteractiveShell):
         self.shown.exits = True
 
     def system(self, cmd: str) -> None:
-        """Run `!cmd` with the cell's own stdout (and, as in Jupyter, its stderr there too)."""
+        """Run `!cmd`, its output (as in Jupyter, its stderr too) to stdout, or to what a cell has put in its place."""
+        command = ["sh", "-c", self.var_expand(cmd, depth=1)]
+        caught = sys.stdout is not self.own_stdout
         sys.stdout.flush()
-        done = subprocess.run(
-            ["sh", "-c", self.var_expand(cmd, depth=1)], stdin=subprocess.DEVNULL, stderr=1, stdout=1, check=False
-        )
-        self.user_ns["_exit_code"] = done.returncode
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if caught else 1, stderr=subprocess.STDOUT
+        ) as process:
+            try:
+                if process.stdout is not None:
+                    _copy_text(process.stdout.fileno(), sys.stdout)
+                process.wait()
+            except BaseException:
+                process.kill()
+                raise
+        self.user_ns["_exit_code"] = process.returncode
 
     def safe_execfile_ipy(self, fname: Any, shell_futures: bool = False, raise_exceptions: bool = False) -> None:
         """Run a notebook's code cells here, each named after its place; the first exception is raised."""
@@ -122,6 +146,17 @@ class Shell(InteractiveShell):
             Compiler.place = outer
 
 
+def _copy_text(source: int, target: TextIO) -> None:
+    """Write what arrives on a descriptor to a text stream, as it comes, until the other side has closed."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while True:
+        data = os.read(source, 65536)
+        if text := decoder.decode(data, final=not data):
+            target.write(text)
+        if not data:
+            return
+
+
 def _cells_of(path: Path) -> list[tuple[str, str]]:
     text = path.read_text(encoding="utf-8")
     name = "/".join(path.parts[-2:])
@@ -131,13 +166,14 @@ def _cells_of(path: Path) -> list[tuple[str, str]]:
     return [(f"{name}:{cell.get('id', '?')}", "".join(cell["source"])) for cell in cells]
 
 
-def make_shell() -> Shell:
+def make_shell() -> ZMQInteractiveShell:
     """Return the process's one shell: no history file, no colours, no user configuration."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.enable_tip = False
-    return Shell.instance(config=config)
+    config.IPKernelApp = Config()  # other libraries look for this section
+    return ZMQInteractiveShell.instance(config=config)
 
 
 def describe(error: BaseException, place: str, scratch: str) -> dict[str, Any]:
@@ -149,7 +185,7 @@ def describe(error: BaseException, place: str, scratch: str) -> dict[str, Any]:
         line = error.lineno if error.filename == place else line
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return {
-        "ename": type(error).__name__,
+        "ename": _printable(type(error).__name__),
         "evalue": _message(error).replace(f"{scratch}/lib/", "").replace(f"{scratch}/book/", ""),
         "frames": frames,
         "line": line,
@@ -159,9 +195,14 @@ def describe(error: BaseException, place: str, scratch: str) -> dict[str, Any]:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error.msg if isinstance(error, SyntaxError) else error)
+        return _printable(str(error.msg if isinstance(error, SyntaxError) else error))
     except Exception as broken:
         return f"(its message cannot be shown: {type(broken).__name__})"
+
+
+def _printable(text: str) -> str:
+    """Return text with lone surrogates as escapes: no file in UTF-8 can hold them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _frames(error: BaseException, trace: TracebackType | None) -> list[tuple[str, int, str, str]]:

@@ -354,6 +354,8 @@ def supervise(job_path: str, parent: socket.socket, start: StartWorker) -> None:
     """Run the job described in `job_path` to its end, telling `parent`."""
     signal.signal(signal.SIGTERM, _abandon)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who ignores it cannot learn how a child has ended
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with open(job_path, encoding="utf-8") as file:
         job = json.load(file)
     with contextlib.suppress(Abandoned):

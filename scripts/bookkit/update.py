@@ -33,16 +33,24 @@ def update(job: Job, engines: tuple[Engine, Engine], names: Names, progress: Any
     changes = _changes(job, first)
     raw = recorded(job, first)
     text, path = dump(raw), job.chapter.path
-    on_disk = path.read_text(encoding="utf-8")
-    if text == on_disk:
+    on_disk = path.read_bytes()
+    if on_disk == text.encode():
         return Outcome(verdict, "unchanged", changes)
-    if json.loads(on_disk) != job.chapter.raw:
+    if not _holds(on_disk, job.chapter.raw):
         cell = verdict.cells[0]
         cell.status, said = "failed", "the notebook was edited while it ran; nothing recorded, run it again"
         cell.failures.append(Failure("edited", said))
         return Outcome(verdict, "refused", [])
     write_atomic(path, text)
     return Outcome(verdict, "recorded", changes)
+
+
+def _holds(data: bytes, raw: dict[str, Any]) -> bool:
+    """Return whether a file's bytes still are the notebook that was run."""
+    try:
+        return json.loads(data) == raw
+    except (ValueError, RecursionError):
+        return False
 
 
 def agreement(job: Job, first: NotebookRun, second: NotebookRun | None, names: Names) -> NotebookVerdict:

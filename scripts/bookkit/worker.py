@@ -22,20 +22,22 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import _exit
 from typing import Any, NoReturn
 
 from . import libguard
-from .shell import Compiler, Shown, describe, make_shell
+from .shell import Compiler, Shown, describe, make_shell, own
+
+asyncio, contextlib, json, os, signal = own(asyncio), own(contextlib), own(json), own(os), own(signal)
+threading, time, traceback = own(threading), own(time), own(traceback)
 
 PDEATHSIG = 1  # prctl's PR_SET_PDEATHSIG
 STACKS = signal.SIGUSR2
 THREAD_GRACE = 2.0
 RAISED, PASSED = 10, 0
-# Cells may patch these; the worker keeps its own.
-_now, _dumps, _write, _read, _fstat, _exit, _ident, _getpid = (
-    time.perf_counter, json.dumps, os.write, os.read, os.fstat, os._exit, threading.get_ident, os.getpid,
-)  # fmt: skip
-_enumerate_threads = threading.enumerate
+UMASK = 0o022
+# Python ignores these itself: a write to what nobody reads raises an exception.
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Stdout(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         """Write text; tell the worker when another thread than the main one does."""
-        ident = _ident()
+        ident = threading.get_ident()
         if ident != self.main and self.note is not None:
             self.note(ident)
         return super().write(text)
@@ -69,22 +71,20 @@ class Worker:
     def __init__(self, job: dict[str, Any], channels: Channels) -> None:
         self.job = job
         self.channels = channels
-        self.pid = _getpid()
+        self.pid = os.getpid()
         self.current = -1
         self.born: dict[int, int] = {}
         self.late: set[int] = set()
-        self.files: set[str] = set()
-        self.spawned = False
 
     def send(self, **event: Any) -> None:
         """Send one event to the supervisor."""
-        data = (_dumps(event) + "\n").encode("ascii")
+        data = (json.dumps(event) + "\n").encode("ascii")
         while data:
-            data = data[_write(self.channels.events, data) :]
+            data = data[os.write(self.channels.events, data) :]
 
     def wait_for_ack(self) -> None:
         """Wait until the supervisor has taken stock: what runs then was left by the cell that has just ended."""
-        _read(self.channels.acks, 1)
+        os.read(self.channels.acks, 1)
 
     def offsets(self) -> dict[str, int]:
         """Flush everything this process buffers and return the sizes of the output files."""
@@ -92,7 +92,7 @@ class Worker:
             with contextlib.suppress(Exception):
                 stream.flush()  # type: ignore[union-attr]
         _flush_c()
-        return {"out": _fstat(self.channels.out).st_size, "err": _fstat(self.channels.err).st_size}
+        return {"out": os.fstat(self.channels.out).st_size, "err": os.fstat(self.channels.err).st_size}
 
     def note_write(self, ident: int) -> None:
         """Remember that the thread `ident` printed although the cell that started it has ended."""
@@ -101,7 +101,7 @@ class Worker:
 
     def note_threads(self, index: int) -> None:
         """Remember the threads that are alive at the end of cell `index` as started by it, unless known."""
-        for thread in _enumerate_threads():
+        for thread in threading.enumerate():
             if thread.ident is not None:
                 self.born.setdefault(thread.ident, index)
 
@@ -109,14 +109,12 @@ class Worker:
         """Run every cell of the job in order, up to the first that raises or leaves."""
         self.shell = make_shell()
         self.note_threads(-1)
-        sys.addaudithook(self.audit)
         for index, cell in enumerate(self.job["cells"]):
             if cell["run"] and not await self.run_cell(index, cell):
                 self.send(event="finish", stopped=True, late=[], threads=[], **self.offsets())
                 return
             await asyncio.sleep(0)
         threads = self.join_threads()
-        self.send(event="files", files=sorted(self.files), everything=self.spawned)
         self.send(event="finish", stopped=False, late=sorted(self.late), threads=threads, **self.offsets())
 
     async def run_cell(self, index: int, cell: dict[str, Any]) -> bool:
@@ -125,11 +123,11 @@ class Worker:
         self.send(event="begin", index=index, **self.offsets())
         place = Compiler.place = f"{self.job['name']}:{cell['id']}"
         shown = self.shell.shown = Shown()
-        started = _now()
+        started = time.perf_counter()
         error = await self.execute(cell["source"])
         self.end_if_forked(index)
         error = error or shown.error
-        seconds = _now() - started
+        seconds = time.perf_counter() - started
         self.note_threads(index)
         said = {"echoes": shown.echoes, "displays": shown.displays, "exits": shown.exits}
         described = describe(error, place, self.job["scratch"]) if error is not None else None
@@ -145,7 +143,7 @@ class Worker:
 
     def end_if_forked(self, index: int) -> None:
         """End a fork that came back from the cell: it would run the rest of the notebook a second time."""
-        if _getpid() != self.pid:
+        if os.getpid() != self.pid:
             self.send(event="forked", index=index)
             _exit(0)
 
@@ -173,68 +171,42 @@ class Worker:
         self.offsets()
         pid = os.fork()
         if pid == 0:
-            _probe_child(self.shell, source, self.channels)
+            self.probe_child(source)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self.send(event="probed", index=index, status=status, **self.offsets())
 
+    def probe_child(self, source: str) -> NoReturn:
+        """Run the test in this fork, as a cell; the exit status says whether it raised."""
+        status = 1
+        try:
+            die_with_parent()
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.get_num_threads() > 1:
+                torch.set_num_threads(1)  # a pool of threads does not survive a fork
+            shown = self.shell.shown = Shown()
+            loop = asyncio.new_event_loop()  # nor does the event loop of the notebook
+            asyncio.set_event_loop(loop)
+            error = loop.run_until_complete(self.execute(source)) or shown.error
+            status = PASSED if error is None else RAISED
+        finally:
+            _exit(status)
+
     def join_threads(self) -> list[dict[str, Any]]:
         """Give threads that are not daemons a moment to end; return those that do not."""
-        deadline = _now() + THREAD_GRACE
-        mine = [t for t in _enumerate_threads() if t is not threading.current_thread() and not t.daemon]
+        deadline = time.perf_counter() + THREAD_GRACE
+        mine = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
         # Idle workers of a thread pool end when the interpreter says it is shutting down, as at a normal exit.
         pools = sys.modules.get("concurrent.futures.thread")
         if pools is not None and mine:
             with contextlib.suppress(Exception):
                 threading.Thread(target=pools._python_exit, daemon=True).start()
         for thread in mine:
-            thread.join(max(0.0, deadline - _now()))
+            thread.join(max(0.0, deadline - time.perf_counter()))
         last = len(self.job["cells"]) - 1
         return [{"name": t.name, "index": self.born.get(t.ident or 0, last)} for t in mine if t.is_alive()]
-
-    def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Note the files and folders that are read below the staged book, and whether programs were started."""
-        if event in ("open", "os.listdir", "os.scandir", "sqlite3.connect"):
-            with contextlib.suppress(Exception):
-                self.note_file(event, args)
-        elif event in ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "pty.spawn"):
-            self.spawned = True
-
-    def note_file(self, event: str, args: tuple[Any, ...]) -> None:
-        """Add a path below the staged book to the files read, as a relative path."""
-        path = args[0] if args[0] is not None else "."
-        if isinstance(path, int):
-            return
-        full = os.path.realpath(os.fsdecode(path))
-        book = self.job["book"]
-        if full == book or full.startswith(book + os.sep):
-            self.files.add(os.path.relpath(full, book).replace(os.sep, "/"))
-
-
-def _probe_child(shell: Any, source: str, channels: Channels) -> NoReturn:
-    """Run the test in this fork; the exit status says whether it raised."""
-    status = 1
-    try:
-        die_with_parent()
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.get_num_threads() > 1:
-            torch.set_num_threads(1)  # a pool of threads does not survive a fork
-        coroutine = shell.run_cell_async(source, transformed_cell=shell.transform_cell(source))
-        status = PASSED if _drive(coroutine).success else RAISED
-    except BaseException:
-        status = RAISED
-    _exit(status)
-
-
-def _drive(coroutine: Any) -> Any:
-    """Return a coroutine's result without an event loop: tests of exercises await nothing."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value
-    raise RuntimeError("a test of an exercise may not await")
 
 
 def _flush_c() -> None:
@@ -268,24 +240,36 @@ def main(job: dict[str, Any], channels: Channels) -> NoReturn:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         loop.run_until_complete(worker.run())
-    except BaseException:
+    except BaseException as error:
         status = 70
         with contextlib.suppress(BaseException):
-            worker.send(event="crash", message=traceback.format_exc())
+            worker.send(event="crash", message="".join(traceback.format_exception(error)))
     _exit(status)
+
+
+def _forget_callers_ways() -> None:
+    """Have signals and the rights of new files as usual, whatever the checker was started with (nohup, a shell's &)."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN and number not in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.umask(UMASK)
 
 
 def _prepare(job: dict[str, Any], channels: Channels, worker: Worker) -> None:
     """Make this process look like a kernel's: streams, paths, arguments, environment, working directory."""
     os.setsid()
     die_with_parent()
+    _forget_callers_ways()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (channels.out, 1), (channels.err, 2)):
         os.dup2(source, target)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     out = Stdout(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True)  # type: ignore[arg-type]
-    out.main, out.note = _ident(), worker.note_write
+    out.main, out.note = threading.get_ident(), worker.note_write
     err_file = io.FileIO(2, "w", closefd=False)
     err = io.TextIOWrapper(err_file, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[arg-type]
     sys.stdout = sys.__stdout__ = out

@@ -7,14 +7,27 @@
 # open as long as this script lives.
 # Everything here also runs in the bash 3.2 of macOS.
 
+# The number of a stream that was closed goes to the next file opened, the script itself for one.
+for fd in 0 1 2; do
+    if [ ! -e "/dev/fd/$fd" ] || [ "/dev/fd/$fd" -ef "${BASH_SOURCE[1]}" ]; then eval "exec $fd<>/dev/null"; fi
+done
+# What a caller may have exported and changes how bash, or a program used here, reads what follows. -p leaves out
+# functions too: a caller's own cd or rm.
+UNSET='-u SHELLOPTS -u BASHOPTS -u BASH_ENV -u ENV -u BASH_COMPAT -u POSIXLY_CORRECT -u CDPATH -u GLOBIGNORE'
+UNSET="$UNSET -u FUNCNEST -u TMOUT -u GREP_OPTIONS -u TAR_OPTIONS -u QUOTING_STYLE"
+# shellcheck disable=SC2086 # words
+case $- in *p*) ;; *) exec env $UNSET bash -p "${BASH_SOURCE[1]}" "$@" ;; esac
+
 HERE=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 CHECKOUT=$(cd -P "$HERE/../.." && pwd -P)
-NAME=$(basename "$0" .sh)
 BEAT=2 # seconds between two signs of life
-# Left alone by the copy: what runs there have built.
-KEPT=(/.venv /.cache /build /labs/model __pycache__ '*.egg-info')
+# Left alone by the copy: what runs there have built. With / at the end a folder alone is meant: a link in its place,
+# through which the run would write elsewhere, is removed. The model is only read.
+KEPT=(/.venv/ /.cache/ /build/ /labs/model __pycache__/ '*.egg-info/')
 PASSED=(PYTHON JOBS RECORD REMOTE_PYTHON AGENTRL_MODEL_DIR CUDA_VISIBLE_DEVICES GITHUB_ACTIONS)
 scratch='' session='' stopped='' ready=''
+# shellcheck source-path=SCRIPTDIR source=both.sh
+source "$HERE/both.sh"
 
 say() { printf '%s: %s\n' "$NAME" "$*" >&2; }
 
@@ -26,15 +39,16 @@ refuse() {
 
 remote_main() {
     local kind=$1
+    NAME=remote_$kind
     shift
-    case ${1-} in -h | --help) print_help && exit 0 ;; esac
+    case ${1-} in -h | --help) print_help || true && exit 0 ;; esac
     [ $# -ge 1 ] || refuse "which folder? Usage: [REMOTE=user@host] scripts/$NAME.sh WORKDIR [NAME …]"
     check_caller "$1"
     trap clean_up EXIT
     trap 'stop 129' HUP
     trap 'stop 130' INT
     trap 'stop 143' TERM
-    scratch=$(mktemp -d)
+    scratch=$(own_folder "${TMPDIR:-/tmp}/book-remote") || refuse "cannot make a folder in ${TMPDIR:-/tmp}"
     write_ssh
     collect
     open_session "$kind" "$@"
@@ -45,11 +59,11 @@ remote_main() {
 }
 
 # Print the comment at the top of the script that was started.
-print_help() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p;}' "$0"; }
+print_help() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p;}' "$CHECKOUT/scripts/$NAME.sh"; }
 
 # Refuse what cannot work before anything is started.
 check_caller() {
-    local workdir=$1 program
+    local workdir=$1 program said
     case $workdir in
         '') refuse 'WORKDIR is empty: name a scratch folder' ;;
         *$'\n'*) refuse 'WORKDIR holds a line break: name another folder' ;;
@@ -67,8 +81,10 @@ check_caller() {
     # A hook of git sets variables that would point git at another repository.
     # shellcheck disable=SC2046
     unset $(git rev-parse --local-env-vars)
-    git -C "$CHECKOUT" rev-parse --is-inside-work-tree >/dev/null 2>&1 ||
-        refuse "$CHECKOUT is not a git checkout: git has to say which files are the book's"
+    if [ "$(git -C "$CHECKOUT" rev-parse --is-inside-work-tree 2>/dev/null)" != true ]; then
+        said=$(git -C "$CHECKOUT" rev-parse --is-inside-work-tree 2>&1) || true
+        refuse "git has to say which files of $CHECKOUT are the book's, and does not take it for a checkout: $said"
+    fi
 }
 
 # Write the ssh command into a file of its own: rsync splits an option at blanks, a program's name it leaves alone.
@@ -85,7 +101,8 @@ collect() {
     mkdir "$scratch/book"
     (cd "$CHECKOUT" && git ls-files -co --exclude-standard -z | while IFS= read -r -d '' name; do
         if [ -e "$name" ] || [ -L "$name" ]; then printf '%s\0' "$name"; fi
-    done) >"$scratch/names"
+    done) >"$scratch/names" || refuse "git cannot list the files of $CHECKOUT"
+    [ -s "$scratch/names" ] || refuse "git knows no files in $CHECKOUT, or ignores them all"
     (cd "$CHECKOUT" && tar --null -T "$scratch/names" -cf -) | tar -xpf - -C "$scratch/book" ||
         refuse "cannot copy the checkout $CHECKOUT"
 }
@@ -93,8 +110,7 @@ collect() {
 # Start bash on the chosen machine, with a script from stdin up to a null byte: what a caller has typed passes through
 # no login shell. (`bash -s` would do the same, but a bash 3.2 breaks when its script goes on to read from stdin.)
 far() {
-    # shellcheck disable=SC2016 # the other bash expands it
-    local take='IFS= read -r -d "" script && exec bash -c "$script"'
+    local take="IFS= read -r -d \"\" script && exec env $UNSET bash -p -c \"\$script\""
     if [ -n "${REMOTE-}" ]; then
         exec "$scratch/bin/book-ssh" "$REMOTE" "exec bash -c '$take'"
     fi
@@ -110,7 +126,7 @@ script_for_there() {
     for name in "${PASSED[@]}" $(compgen -e | grep '^PIP_' || true); do
         if [ -n "${!name+set}" ]; then printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"; fi
     done
-    cat "$HERE/there.sh"
+    cat "$HERE/both.sh" "$HERE/there.sh"
     printf '\0'
 }
 
@@ -187,8 +203,12 @@ copy() {
 stream() {
     local code
     echo go >&9 2>/dev/null || true
-    cat <&8 7>&- 9>&- &
+    (trap - PIPE && exec cat <&8) 7>&- 9>&- &
     wait_for $!
+    if [ "$waited" != 0 ] && [ -z "$stopped" ]; then
+        if [ "$waited" = 141 ]; then stop 141; else stop 2; fi
+        cat <&8 >/dev/null # what the other side has to say has to go somewhere, or it would not end
+    fi
     wait_for "$session"
     code=$waited
     if [ -n "$stopped" ] || [ "$code" != 0 ]; then end_early "$code"; fi
@@ -228,16 +248,18 @@ end_early() {
 
 # Fetch what the run left into a folder of its own, name it, and exit as the program did.
 bring_back() {
-    local kind=$1 workdir=$2 run=${ready##* } home=$CHECKOUT/build/remote to code count=1 suffix=''
-    local incoming=$home/.incoming-$$
-    mkdir -p "$incoming"
-    if ! (script_for_there fetch "$workdir" "$run" | (far) | tar -xf - -C "$incoming") || [ ! -s "$incoming/exit-code" ]; then
-        rm -rf "$incoming"
+    local kind=$1 workdir=$2 run=${ready##* } home=$CHECKOUT/build/remote incoming='' to code count=1 suffix=''
+    if ! mkdir -p "$home" || ! incoming=$(own_folder "$home/.incoming") ||
+        ! (script_for_there fetch "$workdir" "$run" | (far) | tar -xf - -C "$incoming") || [ ! -s "$incoming/exit-code" ]; then
+        if [ -n "$incoming" ]; then rm -rf "$incoming"; fi
         say "the report could not be brought back from $(place); it is there, in results/$run of WORKDIR"
         exit 255
     fi
     to=$home/$(host)-$(date -u +%Y%m%d-%H%M%S)
-    while ! mkdir "$to$suffix" 2>/dev/null; do count=$((count + 1)) && suffix=-$count; done
+    until mkdir "$to$suffix" 2>/dev/null; do
+        [ -e "$to$suffix" ] || refuse "cannot make the folder $to$suffix"
+        count=$((count + 1)) && suffix=-$count
+    done
     to=$to$suffix
     mv "$incoming"/* "$to/"
     rmdir "$incoming"

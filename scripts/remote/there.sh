@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What remote_check.sh and remote_figures.sh run on the chosen machine, after a line that sets its arguments. On stdin
+# What remote_check.sh and remote_figures.sh run on the chosen machine, after both.sh and a line of arguments. On stdin
 # come words: "go" when the book is copied, "alive" every other second. When they stop, the caller has ended or the
 # connection is lost, and the program here ends too.
 #
@@ -9,12 +9,12 @@
 # Exit code: 0 the program has ended, however, and results/RUN says how; 2 it could not be started, stderr says why.
 # WORKDIR holds: the marker, lock (a link that names who runs here), book/ (the copy), results/.
 set -euo pipefail
-unset CDPATH MAKEFLAGS MFLAGS MAKELEVEL
+unset MAKEFLAGS MFLAGS MAKELEVEL
 
 MARKER=.made-by-remote-scripts
 SILENCE=60 # seconds without a word after which the caller counts as gone
 PATIENCE=75 # fifths of a second for the program to end by itself once told
-work='' link='' job=''
+work='' link='' job='' watch=''
 
 refuse() {
     printf '%s: %s\n' "$(uname -n)" "$*" >&2
@@ -73,7 +73,16 @@ refuse_checkout() {
 # Mark an empty folder as one of ours; refuse one that holds what these scripts did not put there.
 claim() {
     local inside
-    [ ! -f "$work/$MARKER" ] || return 0
+    if [ -f "$work/$MARKER" ] && [ ! -L "$work/$MARKER" ]; then
+        for inside in book results; do
+            # The copy deletes what the checkout does not have; through a link it would do so elsewhere.
+            if [ -L "$work/$inside" ] || { [ -e "$work/$inside" ] && [ ! -d "$work/$inside" ]; }; then
+                refuse "$work/$inside is a link or no folder: these scripts have not made it, remove it"
+            fi
+        done
+        [ ! -d "$work/lock" ] || refuse "$work/lock is a folder: these scripts have not made it, remove it"
+        return
+    fi
     inside=$(ls -A -- "$work") || refuse "cannot read $work"
     [ -z "$inside" ] || refuse "$work holds files that are not from these scripts: name a new or an empty folder"
     echo 'A scratch folder of remote_check.sh and remote_figures.sh. It may be removed as a whole.' \
@@ -89,7 +98,7 @@ fetch() {
 
 # Take WORKDIR, say where the copy goes, run the program once it is there.
 serve() {
-    local kind=$1 caller=$2 run results watch code=0
+    local kind=$1 caller=$2 run results code=0
     shift 2
     command -v rsync >/dev/null || refuse 'there is no rsync here: install it'
     if [ -z "${REMOTE_PYTHON-}" ]; then command -v make >/dev/null || refuse 'there is no make here: install it'; fi
@@ -99,9 +108,9 @@ serve() {
     run=$(date -u +%Y%m%dT%H%M%SZ)-$$
     results=$work/results/$run
     forget_old_results
-    mkdir -p -- "$work/book" "$results" || refuse "cannot write to $work"
+    { mkdir -p -- "$work/book" "$work/results" && mkdir -- "$results"; } || refuse "cannot write to $work"
     # A path without blanks, whatever WORKDIR is called.
-    link=$(mktemp -d /tmp/book-copy.XXXXXX)
+    link=$(own_folder /tmp/book-copy) || refuse 'cannot make a folder in /tmp'
     ln -s "$work/book" "$link/book"
     printf 'ready %s %s\n' "$link" "$run"
     exec 3<&0
@@ -114,13 +123,12 @@ serve() {
     watch "$job" "$link/gone" <&3 >/dev/null 2>&1 &
     watch=$!
     wait "$job" || code=$?
-    job=''
     if [ -e "$link/gone" ]; then
         wait "$watch" || true # it sees to it that nothing is left
         rm -rf -- "$results"
-        exit 143
+        code=143
     fi
-    kill "$watch" 2>/dev/null || true
+    job=''
     exit "$code"
 }
 
@@ -128,14 +136,14 @@ serve() {
 take_lock() {
     local lock=$work/lock me owner
     me="process $$ on $(uname -n), started by $1, $(date -u '+%Y-%m-%d %H:%M UTC')"
-    if ln -s "$me" "$lock" 2>/dev/null; then return; fi
+    if ln -sn "$me" "$lock" 2>/dev/null; then return; fi
     owner=$(readlink "$lock" || true)
-    if [ -n "$owner" ] && is_gone "$owner" && mv -- "$lock" "$lock.$$" 2>/dev/null; then
+    if [ -n "$owner" ] && holder_is_gone "$owner" && mv -- "$lock" "$lock.$$" 2>/dev/null; then
         # Another may have replaced it since: what was moved away has to be what was judged.
         if [ "$(readlink "$lock.$$")" = "$owner" ]; then
             rm -f -- "$lock.$$"
             printf '%s: taking over %s from a run that did not end well (%s)\n' "$(uname -n)" "$work" "$owner" >&2
-            if ln -s "$me" "$lock" 2>/dev/null; then return; fi
+            if ln -sn "$me" "$lock" 2>/dev/null; then return; fi
         else
             mv -- "$lock.$$" "$lock"
         fi
@@ -145,11 +153,9 @@ take_lock() {
 }
 
 # Return whether the holder of a lock was a process of this machine that has ended.
-is_gone() {
-    local number=${1#process } machine=${1#* on } said
-    [ "${machine%%,*}" = "$(uname -n)" ] || return 1
-    if said=$(LC_ALL=C kill -0 "${number%% *}" 2>&1); then return 1; fi
-    case $said in *'No such process'*) return 0 ;; *) return 1 ;; esac
+holder_is_gone() {
+    local number=${1#process } machine=${1#* on }
+    [ "${machine%%,*}" = "$(uname -n)" ] && is_gone "${number%% *}"
 }
 
 # Keep what the last two runs left and nobody fetched.
@@ -172,7 +178,7 @@ await_go() {
 watch() {
     local word
     while IFS= read -r -t "$SILENCE" word; do :; done
-    : >"$2"
+    : >"$2" || true
     end_group "$1"
 }
 
@@ -240,6 +246,7 @@ run_check() {
 run_figures() {
     local results=$1 stems stem code=0
     shift
+    [ -z "$(find figures -type l)" ] || refuse "a link in figures/ leads to where figures would be drawn: $(find figures -type l)"
     stems=$("$python" scripts/make_figures.py --list -- "$@") || return
     : >"$results/started"
     for stem in $stems; do rm -f -- "figures/${stem//_/-}.svg"; done
@@ -273,6 +280,10 @@ newer_data() { [ ! -d figures/data ] || find figures/data -type f -newer "$1"; }
 # shellcheck disable=SC2317 # a trap calls it
 clean_up() {
     if [ -n "$job" ]; then end_group "$job"; fi
+    if [ -n "$watch" ]; then # it would write into the folder that is removed next
+        kill "$watch" 2>/dev/null || true
+        wait "$watch" 2>/dev/null || true
+    fi
     if [ -n "$link" ]; then rm -rf -- "$link"; fi
     case $(readlink "$work/lock" || true) in "process $$ on $(uname -n),"*) rm -f -- "$work/lock" ;; esac
 }

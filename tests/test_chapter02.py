@@ -1,0 +1,77 @@
+"""Chapter 2's checks came out true in the recorded outputs, and it saves what later chapters measure against."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bookkit.notebook import Chapter, load_chapter
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def chapter() -> Chapter:
+    return load_chapter(ROOT / "chapters" / "02-rl-fundamentals.ipynb", ROOT)
+
+
+def printed(chapter: Chapter, cell: str) -> str:
+    """Return what the cell with this id has recorded."""
+    return next(found.stdout for found in chapter.code_cells if found.id == cell)
+
+
+def test_every_check_line_came_out_true(chapter: Chapter) -> None:
+    verdicts = [
+        (cell.id, line)
+        for cell in chapter.code_cells
+        for line in cell.stdout.splitlines()
+        if re.search(r": (True|False)$", line)
+    ]
+    assert len(verdicts) >= 12
+    assert [line for _, line in verdicts if line.endswith("False")] == []
+
+
+def test_the_three_evaluations_agree_as_printed(chapter: Chapter) -> None:
+    rows = [line.split() for line in printed(chapter, "three-ways").splitlines()[1:]]
+    assert [row[0] for row in rows] == ["uniform", "guesser", "reader"]
+    for _, solved, swept, sampled in rows:
+        assert solved == swept
+        assert float(sampled) == pytest.approx(float(solved), abs=0.01)
+
+
+def test_the_error_of_sampling_is_printed_beside_its_exact_value(chapter: Chapter) -> None:
+    lines = printed(chapter, "monte-carlo").splitlines()[1:]
+    measured, exact = zip(*([float(x) for x in re.findall(r"0\.\d+", line)] for line in lines), strict=True)
+    assert list(measured) == pytest.approx(exact, rel=0.25)
+    assert [round(exact[i] / exact[i + 1], 1) for i in range(2)] == [3.2, 3.2]  # the root of ten
+
+
+def test_local_credit_parts_the_three_readings_and_whole_credit_does_not(chapter: Chapter) -> None:
+    lines = printed(chapter, "per-turn-gradients").splitlines()[1:-1]
+    found = {line[:21].strip(): [float(x) for x in line[21:].split()] for line in lines}
+    sizes = {name: numbers[4] for name, numbers in found.items()}
+    assert len({sizes[f"own reward, {unit}"] for unit in ("token", "turn", "episode")}) == 3
+    assert found["own reward, token"][5] > found["own reward, turn"][5] > 0
+    assert sizes["reward-to-go, token"] == sizes["reward-to-go, turn"] != sizes["own reward, episode"]
+
+
+def test_the_thresholds_of_reading_are_exact(chapter: Chapter) -> None:
+    lines = printed(chapter, "turn-cost").splitlines()
+    assert [line.split(": ")[-1] for line in lines] == ["[False, False, False]"] + 3 * ["[True, False, False]"]
+
+
+def test_what_later_chapters_use_is_saved(chapter: Chapter) -> None:
+    saved = "\n".join(cell.source for cell in chapter.saved_cells)
+    defined = set(re.findall(r"^(?:def|class) (\w+)", saved, flags=re.MULTILINE))
+    assert defined >= {
+        "TabularMDP",
+        "repair_mdp",
+        "policy_evaluation",
+        "action_values",
+        "value_iteration",
+        "advantages_tabular",
+        "state_visits",
+        "expected_return",
+        "sample_episode",
+        "sample_episodes",
+    }
