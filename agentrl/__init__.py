@@ -19,8 +19,10 @@ Chapter 1 · What Is Agentic Reinforcement Learning? (agentrl.introduction)
 Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
     check_distributions  Raise ValueError unless every row of `table`, along its last axis, is a probability
                          distribution.
-    check_tables         Raise ValueError if a shape, a type, a distribution, gamma or the number of names of an MDP is
-                         wrong.
+    check_table          Raise ValueError unless `table` has this shape, the type `DTYPE` and finite entries; TypeError
+                         if no tensor.
+    check_tables         Raise ValueError if a table, gamma or the number of names of an MDP is wrong, TypeError if no
+                         tensor.
     TabularMDP           A Markov decision process as tables: `transition` [S, A, S], `reward` [S, A], `start` [S], and
                          `gamma`.
     RepairState          What the agent knows and has done; a state without candidates is an end, and `source` says
@@ -32,6 +34,7 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
     edit_outcomes        Return what `hardcode` or an edit leads to: it replaces whatever was in place.
     submit_outcomes      Return how a submission ends; `tried` is the untested edit in place, 0 if there is none.
     repair_outcomes      Return the possible results of an action as pairs (probability > 0, next state).
+    check_positive       Raise ValueError unless every number is at least 1, TypeError unless it is an integer.
     ENDS                 how an episode of the repair MDP can end
     repair_actions       Return the names of the actions when there are this many possible bugs.
     repair_states        Return the states that an episode can reach, in the order of their discovery, and the `ENDS`
@@ -42,16 +45,17 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
                          name both.
     TabularEpisodes      Sampled episodes of a TabularMDP, padded at the end: `[B, H]`; of one episode `[H]` without
                          padding.
-    check_policy         Raise ValueError unless the policy is a table [S, A] of distributions for this MDP.
-    check_positive       Raise ValueError unless every number is at least 1.
+    check_policy         Raise ValueError unless the policy is a table [S, A] of distributions for this MDP; TypeError
+                         if no tensor.
     cumulative           Return the running sums of each row of `probabilities` [..., N], scaled so that every row ends
                          in exactly 1.
-    draw_index           Return for each row of running sums [..., N] the first index whose sum exceeds the uniform
-                         number, [...].
+    draw_index           Return for each row of running sums [..., N] the first index whose sum exceeds its uniform
+                         number in [0, 1).
     sample_episodes      Return `count` episodes under the policy [S, A], each of at most `max_steps` steps, as
                          `TabularEpisodes`.
     sample_episode       Return one episode under the policy [S, A], of at most `max_steps` steps: `TabularEpisodes`
                          without axis B.
+    can_end              Return the states [S] bool from which `ends` [S] bool can be reached by the transitions [S, S].
     live_system          Return (I - gamma P^pi over the L states that are not terminal [L, L], which those are [S]
                          bool).
     policy_evaluation    Return V^pi [S], the solution of the Bellman equations (2.5), by a linear solve; gradients pass
@@ -60,8 +64,13 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
                          value.
     expected_return      Return J, the expected return of the policy [S, A] from the start, as a scalar; gradients pass
                          through.
-    greedy_policy        Return the policy [S, A] that takes the first of the best allowed actions, given action values
-                         [S, A].
+    check_allowed        Raise ValueError unless `allowed` is [A] or [S, A] and leaves each state an action, TypeError
+                         unless bool.
+    best_actions         Return which actions [S, A] bool are the best of those allowed, given action values [S, A].
+    greedy_policy        Return the policy [S, A] that takes the first of the `best_actions`; arguments and errors are
+                         the same.
+    ending_policy        Return the policy [S, A] that takes the first of the `best` actions [S, A] bool, if need be one
+                         that ends.
     value_iteration      Return (values [S], policy [S, A]) of the best policy that uses only `allowed` actions, bool
                          [A] or [S, A].
     advantages_tabular   Return A^pi [S, A], how much better each action is than what the policy [S, A] does on average
@@ -157,6 +166,7 @@ from agentrl.notation import DTYPE, generator, masked_sum, masked_mean
 from agentrl.introduction import CLAMP_ISSUE, CLAMP_SOURCE, CLAMP_TESTS
 from agentrl.repair_mdp import (
     check_distributions,
+    check_table,
     check_tables,
     TabularMDP,
     RepairState,
@@ -165,6 +175,7 @@ from agentrl.repair_mdp import (
     edit_outcomes,
     submit_outcomes,
     repair_outcomes,
+    check_positive,
     ENDS,
     repair_actions,
     repair_states,
@@ -172,16 +183,19 @@ from agentrl.repair_mdp import (
     rule_policy,
     TabularEpisodes,
     check_policy,
-    check_positive,
     cumulative,
     draw_index,
     sample_episodes,
     sample_episode,
+    can_end,
     live_system,
     policy_evaluation,
     action_values,
     expected_return,
+    check_allowed,
+    best_actions,
     greedy_policy,
+    ending_policy,
     value_iteration,
     advantages_tabular,
     state_visits,
@@ -247,6 +261,7 @@ __all__ = [
     "CLAMP_SOURCE",
     "CLAMP_TESTS",
     "check_distributions",
+    "check_table",
     "check_tables",
     "TabularMDP",
     "RepairState",
@@ -255,6 +270,7 @@ __all__ = [
     "edit_outcomes",
     "submit_outcomes",
     "repair_outcomes",
+    "check_positive",
     "ENDS",
     "repair_actions",
     "repair_states",
@@ -262,16 +278,19 @@ __all__ = [
     "rule_policy",
     "TabularEpisodes",
     "check_policy",
-    "check_positive",
     "cumulative",
     "draw_index",
     "sample_episodes",
     "sample_episode",
+    "can_end",
     "live_system",
     "policy_evaluation",
     "action_values",
     "expected_return",
+    "check_allowed",
+    "best_actions",
     "greedy_policy",
+    "ending_policy",
     "value_iteration",
     "advantages_tabular",
     "state_visits",

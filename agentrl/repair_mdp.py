@@ -6,6 +6,7 @@ Built from chapters/02-rl-fundamentals.ipynb by scripts/build_library.py.
 Do not edit: change the chapter and run `make library`.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from agentrl.notation import DTYPE
 
 __all__ = [
     "check_distributions",
+    "check_table",
     "check_tables",
     "TabularMDP",
     "RepairState",
@@ -26,6 +28,7 @@ __all__ = [
     "edit_outcomes",
     "submit_outcomes",
     "repair_outcomes",
+    "check_positive",
     "ENDS",
     "repair_actions",
     "repair_states",
@@ -33,16 +36,19 @@ __all__ = [
     "rule_policy",
     "TabularEpisodes",
     "check_policy",
-    "check_positive",
     "cumulative",
     "draw_index",
     "sample_episodes",
     "sample_episode",
+    "can_end",
     "live_system",
     "policy_evaluation",
     "action_values",
     "expected_return",
+    "check_allowed",
+    "best_actions",
     "greedy_policy",
+    "ending_policy",
     "value_iteration",
     "advantages_tabular",
     "state_visits",
@@ -63,18 +69,30 @@ def check_distributions(name: str, table: torch.Tensor) -> None:
 
 
 # chapters/02-rl-fundamentals.ipynb · cell check-tables
+def check_table(name: str, table: torch.Tensor, shape: list[int]) -> None:
+    """Raise ValueError unless `table` has this shape, the type `DTYPE` and finite entries; TypeError if no tensor."""
+    if not isinstance(table, torch.Tensor):
+        raise TypeError(f"{name} is a {type(table).__name__}; it must be a tensor")
+    if list(table.shape) != shape or table.dtype != DTYPE:
+        raise ValueError(f"{name} is {table.dtype} {list(table.shape)}; it must be {DTYPE} {shape}")
+    bad = (~table.isfinite()).nonzero()
+    if len(bad):
+        where = bad[0].tolist()
+        raise ValueError(f"{name}{where} is {table[tuple(where)].item()}; every entry must be finite")
+
+
 def check_tables(mdp: "TabularMDP") -> None:
-    """Raise ValueError if a shape, a type, a distribution, gamma or the number of names of an MDP is wrong."""
-    S, A = mdp.reward.shape if mdp.reward.dim() == 2 else (len(mdp.start), 0)
+    """Raise ValueError if a table, gamma or the number of names of an MDP is wrong, TypeError if no tensor."""
+    S, A = mdp.reward.shape if isinstance(mdp.reward, torch.Tensor) and mdp.reward.dim() == 2 else (0, 0)
+    if not S * A:
+        found = list(mdp.reward.shape) if isinstance(mdp.reward, torch.Tensor) else type(mdp.reward).__name__
+        raise ValueError(f"reward is {found}; it must be a tensor [S, A] with at least one state and one action")
     for name, shape in [("transition", [S, A, S]), ("reward", [S, A]), ("start", [S])]:
-        table = getattr(mdp, name)
-        if list(table.shape) != shape or table.dtype != DTYPE or not table.isfinite().all():
-            want = f"with S = {S} states and A = {A} actions it must be finite {DTYPE} {shape}"
-            raise ValueError(f"{name} is {table.dtype} {list(table.shape)}; {want}")
+        check_table(name, getattr(mdp, name), shape)
     check_distributions("transition", mdp.transition)
     check_distributions("start", mdp.start)
-    if not 0 <= mdp.gamma <= 1:
-        raise ValueError(f"gamma is {mdp.gamma}; it must lie between 0 and 1")
+    if isinstance(mdp.gamma, bool) or not isinstance(mdp.gamma, int | float) or not 0 <= mdp.gamma <= 1:
+        raise ValueError(f"gamma is {mdp.gamma!r}; it must be a number between 0 and 1")
     for name, found, size in [("states", mdp.states, S), ("actions", mdp.actions, A)]:
         if len(found) not in (0, size):
             raise ValueError(f"{len(found)} names for {size} {name}")
@@ -86,7 +104,7 @@ class TabularMDP:
     """A Markov decision process as tables: `transition` [S, A, S], `reward` [S, A], `start` [S], and `gamma`.
 
     All tables are of type `DTYPE`. `states` and `actions` may name the rows; both can be left empty.
-    Raises ValueError if a shape, a type, a distribution, gamma or the number of names is wrong.
+    Raises ValueError or TypeError if a shape, a type, a distribution, gamma or the number of names is wrong.
     """
 
     transition: torch.Tensor
@@ -147,7 +165,10 @@ def tried_outcomes(state: RepairState, tried: int) -> list[tuple]:
 
 # chapters/02-rl-fundamentals.ipynb · cell changing-outcomes
 def edit_outcomes(state: RepairState, action: str) -> list[tuple]:
-    """Return what `hardcode` or an edit leads to: it replaces whatever was in place."""
+    """Return what `hardcode` or an edit leads to: it replaces whatever was in place.
+
+    An edit for a bug that is no candidate, which cannot be right, leaves the source buggy.
+    """
     source = "hacked"
     if action != "hardcode":
         possible = int(action.removeprefix("edit ")) in state.candidates
@@ -166,12 +187,16 @@ def submit_outcomes(state: RepairState, tried: int) -> list[tuple]:
 def repair_outcomes(state: RepairState, action: str, clarity: float | Fraction) -> list[tuple]:
     """Return the possible results of an action as pairs (probability > 0, next state).
 
-    `clarity` is the probability that reading shows the bug. Raises ValueError if the action is unknown or the
-    episode has ended.
+    `clarity` is the probability that reading shows the bug. A state does not say how many bugs were possible at first,
+    so every "edit 1", "edit 2", ... is known. Raises ValueError if the action is unknown, the episode has ended, or
+    clarity is no probability.
     """
-    verb, tried = action.split(" ")[0], int(state.source[5:]) if state.source.startswith("edit") else 0
-    if not state.candidates or verb not in ("read", "test", "edit", "hardcode", "submit"):
+    known = re.fullmatch(r"read|test|edit [1-9][0-9]*|hardcode|submit", action)
+    if not known or not state.candidates or state.turns < 1:
         raise ValueError(f"no outcomes of {action!r} in the state {str(state)!r}")
+    if not 0 <= clarity <= 1:
+        raise ValueError(f"clarity={clarity} must lie between 0 and 1")
+    verb, tried = action.split(" ")[0], int(state.source[5:]) if state.source.startswith("edit") else 0
     results = [(Fraction(1), state._replace(turns=state.turns - 1))]
     if verb == "submit":
         return [(p, end) for p, end in submit_outcomes(state, tried) if p]
@@ -185,6 +210,15 @@ def repair_outcomes(state: RepairState, action: str, clarity: float | Fraction) 
 
 
 # chapters/02-rl-fundamentals.ipynb · cell reachable-states
+def check_positive(**numbers: int) -> None:
+    """Raise ValueError unless every number is at least 1, TypeError unless it is an integer."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"{name}={number!r} must be an integer")
+        if number < 1:
+            raise ValueError(f"{name}={number} must be at least 1")
+
+
 ENDS = ("repaired", "failed", "hacked", "out of turns")  # how an episode of the repair MDP can end
 
 
@@ -194,7 +228,11 @@ def repair_actions(bugs: int) -> tuple[str, ...]:
 
 
 def repair_states(bugs: int, turns: int) -> list[RepairState]:
-    """Return the states that an episode can reach, in the order of their discovery, and the `ENDS` last."""
+    """Return the states that an episode can reach, in the order of their discovery, and the `ENDS` last.
+
+    Raises ValueError if there is no bug or no turn.
+    """
+    check_positive(bugs=bugs, turns=turns)
     states = [RepairState(tuple(range(1, bugs + 1)), bugs == 1, "buggy", turns)]
     for state in states:  # the list grows while it is walked
         for action in repair_actions(bugs):
@@ -212,10 +250,8 @@ def repair_mdp(
 
     Each action costs `turn_cost`; a repaired submission earns 1, a hacked one `hacked_reward`. `states` are
     `RepairState`: the first is where episodes start, the last four are the `ENDS`.
-    Raises ValueError if there is no bug, no turn, or clarity is not a probability.
+    Raises ValueError if there is no bug, no turn, clarity is not a probability, or a reward is not finite.
     """
-    if bugs < 1 or turns < 1 or not 0 <= clarity <= 1:
-        raise ValueError(f"bugs={bugs} and turns={turns} must be at least 1, clarity={clarity} between 0 and 1")
     states, actions = repair_states(bugs, turns), repair_actions(bugs)
     transition = torch.zeros(len(states), len(actions), len(states), dtype=DTYPE)
     for (s, state), (a, action) in product(enumerate(states), enumerate(actions)):
@@ -232,8 +268,11 @@ def repair_mdp(
 def rule_policy(mdp: TabularMDP, rule: Callable[[RepairState], str]) -> torch.Tensor:
     """Return the policy [S, A] that takes in each state the action which `rule` names; `mdp` must name both.
 
-    Terminal states, where nothing depends on the action, get the first one. Raises ValueError for an unknown action.
+    Terminal states, where nothing depends on the action, get the first one. Raises ValueError for an unknown action
+    or an MDP without names.
     """
+    if not mdp.states or not mdp.actions:
+        raise ValueError("this MDP does not name its states and actions, so a rule cannot be asked about them")
     names = [mdp.actions[0] if ended else rule(s) for s, ended in zip(mdp.states, mdp.terminal, strict=True)]
     unknown = [name for name in names if name not in mdp.actions]
     if unknown:
@@ -255,16 +294,9 @@ class TabularEpisodes(NamedTuple):
 
 # chapters/02-rl-fundamentals.ipynb · cell inverse-cdf
 def check_policy(mdp: TabularMDP, policy: torch.Tensor) -> None:
-    """Raise ValueError unless the policy is a table [S, A] of distributions for this MDP."""
-    if policy.shape != mdp.reward.shape:
-        raise ValueError(f"the policy is {list(policy.shape)}; this MDP needs {list(mdp.reward.shape)}")
+    """Raise ValueError unless the policy is a table [S, A] of distributions for this MDP; TypeError if no tensor."""
+    check_table("policy", policy, list(mdp.reward.shape))
     check_distributions("policy", policy)
-
-
-def check_positive(**numbers: int) -> None:
-    """Raise ValueError unless every number is at least 1."""
-    if min(numbers.values()) < 1:
-        raise ValueError(", ".join(f"{name}={number}" for name, number in numbers.items()) + " must be at least 1")
 
 
 def cumulative(probabilities: torch.Tensor) -> torch.Tensor:
@@ -274,7 +306,7 @@ def cumulative(probabilities: torch.Tensor) -> torch.Tensor:
 
 
 def draw_index(sums: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return for each row of running sums [..., N] the first index whose sum exceeds the uniform number, [...]."""
+    """Return for each row of running sums [..., N] the first index whose sum exceeds its uniform number in [0, 1)."""
     return torch.searchsorted(sums, uniforms[..., None], right=True)[..., 0]
 
 
@@ -284,10 +316,13 @@ def sample_episodes(
 ) -> TabularEpisodes:
     """Return `count` episodes under the policy [S, A], each of at most `max_steps` steps, as `TabularEpisodes`.
 
-    Raises ValueError if the policy does not fit the MDP, or count or max_steps is less than 1.
+    Raises ValueError if the policy does not fit the MDP, or count or max_steps is less than 1; TypeError if one of
+    them is no integer or there is no generator.
     """
     check_policy(mdp, policy)
     check_positive(count=count, max_steps=max_steps)
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is {generator!r}; it must be a torch.Generator")
     first, choice, move = (cumulative(table) for table in (mdp.start, policy.detach(), mdp.transition))
     terminal, steps = mdp.terminal, []
     state = draw_index(first.repeat(count, 1), torch.rand(count, generator=generator, dtype=DTYPE))
@@ -304,27 +339,36 @@ def sample_episodes(
 def sample_episode(
     mdp: TabularMDP, policy: torch.Tensor, generator: torch.Generator, max_steps: int
 ) -> TabularEpisodes:
-    """Return one episode under the policy [S, A], of at most `max_steps` steps: `TabularEpisodes` without axis B."""
+    """Return one episode under the policy [S, A], of at most `max_steps` steps: `TabularEpisodes` without axis B.
+
+    If its first state is terminal, there is one step all the same, with a false mask. Raises as `sample_episodes` does.
+    """
     return TabularEpisodes(*(column[0] for column in sample_episodes(mdp, policy, 1, generator, max_steps)))
 
 
 # chapters/02-rl-fundamentals.ipynb · cell live-system
+def can_end(step: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Return the states [S] bool from which `ends` [S] bool can be reached by the transitions [S, S]."""
+    for _ in range(len(ends)):  # each time, add the states from which they are one step away
+        ends = ends | (step[:, ends] > 0).any(1)
+    return ends
+
+
 def live_system(mdp: TabularMDP, policy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (I - gamma P^pi over the L states that are not terminal [L, L], which those are [S] bool).
 
-    Raises ValueError if gamma is 1 and the policy [S, A] can stay away from terminal states for ever.
+    Raises ValueError if gamma is 1 and there is a state, be it one that no episode reaches, from which the policy
+    [S, A] never gets to a terminal one.
     """
     check_policy(mdp, policy)
     step = torch.einsum("sa,sat->st", policy, mdp.transition)
     live = ~mdp.terminal
-    if mdp.gamma == 1:
-        ends = ~live
-        for _ in range(len(ends)):  # add the states from which an end is one step away
-            ends = ends | (step[:, ends] > 0).any(1)
-        if not ends.all():
-            stuck = int((~ends).nonzero()[0])
-            name = mdp.states[stuck] if mdp.states else stuck
-            raise ValueError(f"gamma is 1 and this policy never ends an episode from state {name}: no finite return")
+    if mdp.gamma == 1 and not (ends := can_end(step, ~live)).all():
+        stuck = int((~ends).nonzero()[0])
+        name = mdp.states[stuck] if mdp.states else stuck
+        raise ValueError(
+            f"gamma is 1 and this policy never ends an episode from state {name}: the return need not be finite"
+        )
     return torch.eye(int(live.sum()), dtype=DTYPE) - mdp.gamma * step[live][:, live], live
 
 
@@ -341,7 +385,11 @@ def policy_evaluation(mdp: TabularMDP, policy: torch.Tensor) -> torch.Tensor:
 
 
 def action_values(mdp: TabularMDP, values: torch.Tensor) -> torch.Tensor:
-    """Return Q [S, A] one step before the values [S]: the reward plus gamma times the expected next value."""
+    """Return Q [S, A] one step before the values [S]: the reward plus gamma times the expected next value.
+
+    Raises ValueError if the values are not finite, of type `DTYPE` and one for each state.
+    """
+    check_table("values", values, list(mdp.start.shape))
     return mdp.reward + mdp.gamma * mdp.transition @ values
 
 
@@ -351,18 +399,58 @@ def expected_return(mdp: TabularMDP, policy: torch.Tensor) -> torch.Tensor:
 
 
 # chapters/02-rl-fundamentals.ipynb · cell greedy-policy
-def greedy_policy(q: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the policy [S, A] that takes the first of the best allowed actions, given action values [S, A].
+def check_allowed(allowed: torch.Tensor, shape: list[int]) -> None:
+    """Raise ValueError unless `allowed` is [A] or [S, A] and leaves each state an action, TypeError unless bool."""
+    if not isinstance(allowed, torch.Tensor) or allowed.dtype != torch.bool:
+        kind = getattr(allowed, "dtype", type(allowed).__name__)
+        raise TypeError(f"allowed is {kind}; it must be a tensor of torch.bool")
+    if list(allowed.shape) not in (shape, shape[1:]):
+        raise ValueError(f"allowed is {list(allowed.shape)}; it must be {shape[1:]} or {shape}")
+    if not allowed.any(-1).all():
+        where = (~allowed.any(-1)).nonzero()[0].tolist()
+        raise ValueError(f"state {where[0] if where else 0} has no allowed action")
+
+
+def best_actions(q: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+    """Return which actions [S, A] bool are the best of those allowed, given action values [S, A].
 
     Values within 1e-9 of the best count as equal to it, so that rounding does not choose between equally good actions.
-    `allowed` is bool, [A] or [S, A]. Raises ValueError if a state has no allowed action.
+    `allowed` is bool, [A] or [S, A]. Raises ValueError or TypeError if it is not, if a state has no allowed action,
+    or if an action value is not finite.
     """
+    if not isinstance(q, torch.Tensor) or q.dim() != 2 or 0 in q.shape:
+        found = list(q.shape) if isinstance(q, torch.Tensor) else type(q).__name__
+        raise ValueError(f"action values are {found}; they must be a tensor [S, A] with at least one state and action")
+    check_table("action values", q, list(q.shape))
     if allowed is not None:
-        if not allowed.any(-1).all():
-            raise ValueError("a state has no allowed action")
+        check_allowed(allowed, list(q.shape))
         q = q.masked_fill(~allowed, -torch.inf)
-    best = q >= q.max(1, keepdim=True).values - 1e-9
-    return torch.nn.functional.one_hot(best.int().argmax(1), q.shape[1]).to(q.dtype)
+    return q >= q.max(1, keepdim=True).values - 1e-9
+
+
+def greedy_policy(q: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+    """Return the policy [S, A] that takes the first of the `best_actions`; arguments and errors are the same."""
+    best = best_actions(q, allowed)
+    return torch.nn.functional.one_hot(best.int().argmax(1), best.shape[1]).to(DTYPE)
+
+
+# chapters/02-rl-fundamentals.ipynb · cell ending-policy
+def ending_policy(mdp: TabularMDP, best: torch.Tensor) -> torch.Tensor:
+    """Return the policy [S, A] that takes the first of the `best` actions [S, A] bool, if need be one that ends.
+
+    With gamma 1, a state from which the first ones never lead to a terminal state gets the first one that can. Where
+    none can, the first stays, and `policy_evaluation` refuses the policy.
+    """
+    policy = torch.nn.functional.one_hot(best.int().argmax(1), best.shape[1]).to(DTYPE)
+    ends = can_end(torch.einsum("sa,sat->st", policy, mdp.transition), mdp.terminal)
+    while mdp.gamma == 1:
+        leads = best & (mdp.transition[:, :, ends] > 0).any(2) & ~ends[:, None]
+        found = leads.any(1)
+        if not found.any():
+            break
+        policy[found] = torch.nn.functional.one_hot(leads[found].int().argmax(1), best.shape[1]).to(DTYPE)
+        ends = ends | found
+    return policy
 
 
 # chapters/02-rl-fundamentals.ipynb · cell value-iteration
@@ -372,15 +460,19 @@ def value_iteration(
     """Return (values [S], policy [S, A]) of the best policy that uses only `allowed` actions, bool [A] or [S, A].
 
     Sweeps until no value changes by more than `tolerance`; with gamma < 1 the values are then right to
-    tolerance * gamma / (1 - gamma). Raises ValueError if that takes more than `max_sweeps`.
+    tolerance * gamma / (1 - gamma). Equally good actions are settled by `ending_policy`. Raises ValueError if it
+    takes more than `max_sweeps`, or if an argument is wrong, as `best_actions` does.
     """
+    check_positive(max_sweeps=max_sweeps)
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance is {tolerance}; it must be at least 0")
     values = torch.zeros_like(mdp.start)
     for _ in range(max_sweeps):
         q = action_values(mdp, values)
-        policy = greedy_policy(q, allowed)
-        before, values = values, (q if allowed is None else q.masked_fill(~allowed, -torch.inf)).max(1).values
+        best = best_actions(q, allowed)
+        before, values = values, q.masked_fill(~best, -torch.inf).max(1).values
         if (values - before).abs().max() <= tolerance:
-            return values, policy
+            return values, ending_policy(mdp, best)
     raise ValueError(f"values still change after {max_sweeps} sweeps; with gamma {mdp.gamma} they may have no limit")
 
 

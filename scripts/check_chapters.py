@@ -4,7 +4,8 @@
     python scripts/check_chapters.py 06 A         chapters 06 and A with their solutions
     python scripts/check_chapters.py 06 --update  run chapter 06 twice and record what it prints
 
-Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run, 130 interrupted, 143 terminated.
+Exit code: 0 all equal, 1 something differs or fails, 2 the check cannot run or not to its end, 130 interrupted,
+143 terminated, 141 nobody reads what it prints (`| head -1`).
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@
 #   REMOTE=user@host scripts/remote_check.sh WORKDIR [PREFIX …]    on that one, over ssh and rsync
 #
 # WORKDIR is a scratch folder where the checker runs: new, empty, or made by an earlier run. On another machine, a path
-# that is not absolute starts in the home folder there; quote '~/…' to mean that home. PREFIX chooses chapters as it
-# does for check_chapters.py. What the checker prints appears line by line on stdout; what this script has to say
-# is on stderr. The report ends up in build/remote/HOST-TIME/: output.txt, junit.xml, host.txt, exit-code.
+# that is not absolute starts in the home folder there; quote '~/…' to mean that home. A link in it where a folder of
+# these scripts belongs is refused. PREFIX chooses chapters as it does for check_chapters.py. What the checker prints
+# appears line by line on stdout; what this script has to say is on stderr. The report ends up in
+# build/remote/HOST-TIME/: output.txt, junit.xml, host.txt, exit-code.
 #
 # Exit code: the checker's own (0 equal, 1 something differs, 2 it cannot run); 2 also when this script is used wrongly
 # or a program is missing; 130 after Ctrl-C, 141 when nobody reads stdout any more (`| head -1`), 255 when the connection

@@ -55,9 +55,17 @@ def test_local_credit_parts_the_three_readings_and_whole_credit_does_not(chapter
     assert sizes["reward-to-go, token"] == sizes["reward-to-go, turn"] != sizes["own reward, episode"]
 
 
-def test_the_thresholds_of_reading_are_exact(chapter: Chapter) -> None:
-    lines = printed(chapter, "turn-cost").splitlines()
-    assert [line.split(": ")[-1] for line in lines] == ["[False, False, False]"] + 3 * ["[True, False, False]"]
+def test_reading_pays_exactly_below_the_threshold_where_the_source_is_clear(chapter: Chapter) -> None:
+    *rows, single = printed(chapter, "turn-cost").splitlines()
+    assert single.endswith("no")
+    found = [
+        re.search(r"k = (\d), q = (\S+) +(\w+) .* (\d) of 8, from it on 0 of 3, at no cost (\w+)$", row) for row in rows
+    ]
+    unclear = [match.groups() for match in found if match and match[3] == "unclear"]
+    clear = [match.groups() for match in found if match and match[3] == "clear"]
+    assert unclear == [("2", "1/2", "unclear", "0", "no")]
+    assert len(clear) == len(rows) - 1 == 8
+    assert all(pays == "8" and free == ("no" if k == "2" else "yes") for k, _, _, pays, free in clear)
 
 
 def test_what_later_chapters_use_is_saved(chapter: Chapter) -> None:

@@ -16,7 +16,8 @@ from synthetic import CellDict, code, md, write_book, write_chapter
 
 from bookkit.checker import make_plan
 from bookkit.compare import differences, numbers_only, render
-from bookkit.engines import wanted_modules
+from bookkit.engines import kind_of, wanted_modules
+from bookkit.looks import looks_around
 from bookkit.runner import environment, pinned
 from bookkit.stage import Stage
 
@@ -269,10 +270,11 @@ def test_another_installed_library_is_never_imported(tmp_path: Path) -> None:
     other = tmp_path / "site"
     (other / "agentrl").mkdir(parents=True)
     (other / "agentrl" / "__init__.py").write_text("late = 1\n")
-    first = [code("import", "import agentrl\nprint(hasattr(agentrl, 'late'))", "False\n")]
+    reach = f"import sys\nsys.path.insert(0, {str(other)!r})"
+    first = [code("reach", reach), code("import", "import agentrl\nprint(hasattr(agentrl, 'late'))", "False\n")]
     asks = "import agentrl as arl\nprint(arl.double(1), hasattr(arl, 'late'))"
     child = f"import subprocess, sys\nr = subprocess.run([sys.executable, '-c', {asks!r}])"
-    second = [code("lib", asks, "2 False\n"), code("child", child, "2 False\n")]
+    second = [code("reach", reach), code("lib", asks, "2 False\n"), code("child", child, "2 False\n")]
     write_book(tmp_path, {"01-first": [*first, code("save", DOUBLE)], "02-second": second})
     for engine in ("-j1", "--spawn", "--kernel"):
         checked = check(tmp_path, "--no-cache", engine, PYTHONPATH=str(other))
@@ -416,9 +418,14 @@ def test_pinned_environment_wins_over_the_callers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "x")
     monkeypatch.setenv("LC_NUMERIC", "de_DE.UTF-8")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setenv("PATHS_OF_MKL_", "x")
     found = environment(pinned())
     assert (found["OMP_NUM_THREADS"], found["PYTHONHASHSEED"], found["LC_ALL"]) == ("1", "0", "C.UTF-8")
-    assert not {"PYTEST_CURRENT_TEST", "LC_NUMERIC"} & set(found)
+    assert not {"PYTEST_CURRENT_TEST", "LC_NUMERIC", "PYTHONOPTIMIZE", "MKL_CBWR"} & set(found)
+    assert (found["PATHS_OF_MKL_"], found["PATH"]) == ("x", os.environ["PATH"])
+    assert environment(pinned(override={"MKL_CBWR": "AUTO"}))["MKL_CBWR"] == "AUTO"
     assert environment(pinned(override={"OMP_NUM_THREADS": "2"}))["OMP_NUM_THREADS"] == "2"
 
 
@@ -428,6 +435,41 @@ def test_only_what_the_code_imports_is_preloaded() -> None:
     steps = ["import torch", "optimiser = torch.optim.Adam(parameters)"]
     assert wanted_modules(steps) == ["torch", "torch._dynamo"]
     assert wanted_modules(steps[1:]) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("import math", "none"),
+        ("import numpy", "numpy"),
+        ("import torch", "torch"),
+        ("import numpy, torch\nimport torch", "torch"),
+        ("import os\nos.environ['OMP_NUM_THREADS'] = '2'\nimport torch", "none"),
+        ("from os import environ\nenviron |= settings\nimport torch", "none"),
+        ("import os\nos.environ.update(settings)\nimport numpy", "none"),
+        ("import os\ndel os.environ['A']\nimport torch", "none"),
+        ("import os\nos.putenv('A', 'b')\nimport torch", "none"),
+        ("%env OMP_NUM_THREADS=2\nimport torch", "none"),
+        ("import os\nimport torch\nprint(os.environ.get('A'), os.environ['B'], os.environ['C'] == 'd')", "torch"),
+    ],
+)
+def test_which_server_a_notebook_runs_in(source: str, kind: str) -> None:
+    assert kind_of([source]) == kind
+
+
+def test_what_is_imported_already_does_not_depend_on_the_chapters_chosen(tmp_path: Path) -> None:
+    loaded = code("loaded", "import sys\nprint('numpy' in sys.modules, 'torch' in sys.modules)", "False False\n")
+    setting = "import os\nos.environ['ATEN_CPU_CAPABILITY'] = 'default'\nimport torch"
+    chapters = {
+        "01-plain": [loaded],
+        "02-numpy": [code("numpy", "import numpy\nimport sys\nprint('torch' in sys.modules)", "False\n")],
+        "03-torch": [code("torch", "import torch\nprint(torch.ones(1).item())", "1.0\n")],
+        "04-sets": [code("set", setting), code("use", "print(torch.backends.cpu.get_cpu_capability())", "DEFAULT\n")],
+    }
+    write_book(tmp_path, chapters)
+    for prefixes in ([], ["01"], ["01", "02"]):
+        checked = check(tmp_path, "--no-cache", *prefixes)
+        assert checked.code == 0, checked.out
 
 
 UNSAFE = """
@@ -483,23 +525,172 @@ def test_cells_are_counted_once_in_json(good: tuple[Path, Checked]) -> None:
     assert len(junit_cases(root / "junit.xml")["01"]) == sum(c["cell_type"] == "code" for c in raw["cells"])
 
 
+LOOKING = [
+    "%run ../02-two.ipynb",
+    "open('../' + '02-two.ipynb')",
+    "print(f'{name}.ipynb')",
+    "import os\nprint(os.listdir('..'))",
+    "from os import walk as go",
+    "from pathlib import Path\nprint(list(Path().glob('*')))",
+    "import tarfile\ntarfile.open('x.tar', 'w').add('.')",
+    "from zipfile import ZipFile",
+    "from shutil import copytree, make_archive",
+    "import shutil\nshutil.copytree('.', 'x')",
+    "import filecmp",
+    "import subprocess as s",
+    "import asyncio\nawait asyncio.create_subprocess_shell('ls')",
+    "import os\nos.system('ls')",
+    "import os\nos.execlp('ls', 'ls')",
+    "get_ipython().getoutput('ls')",
+    "!ls",
+    "    !ls",
+    "names = !ls",
+    "x = %sx ls",
+    "%ls",
+    "%%bash\nls",
+    "for",
+]
+STAYING = [
+    "%%capture\n%run ../01-one.ipynb",
+    "if True:\n    %run ../01-one.ipynb",
+    "print(open('data.txt').read())",
+    '"""Built from chapters/01-one.ipynb."""\nx = 1',
+    "x = 1  # as in 02-two.ipynb",
+    "system, fork = solve()\nprint(system.T)",
+    "print({'role': 'system'}, 7 % 3, a != b, f'{x!r}', 'a random walk')",
+    "model.eval()\nexecuted = glob_norm(model)",
+    "import asyncio\nawait asyncio.sleep(0)",
+    "exec(source, names)",
+]
+
+
 @pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("%%capture\n%run ../01-one.ipynb", False),
-        ("print(open('data.txt').read())", False),
-        ("%run ../02-two.ipynb", True),
-        ("import os\nprint(os.listdir('..'))", True),
-        ("!ls", True),
-    ],
+    ("source", "expected"), [*((source, True) for source in LOOKING), *((source, False) for source in STAYING)]
 )
-def test_other_notebooks_are_there_where_code_could_look_at_them(tmp_path: Path, source: str, expected: bool) -> None:
-    write_book(tmp_path, {"01-one": [code("a", "x = 1")], "02-two": [code("b", "x = 2")]})
-    write_chapter(tmp_path, "01-one", [code("setup", source)], kind="solutions")
-    (job,) = make_plan(tmp_path, ["01/solutions"], remember=False).jobs
-    stage = Stage(job)
-    try:
-        names = sorted(path.name for path in (stage.book / "chapters").glob("*.ipynb"))
-    finally:
+def test_code_that_could_look_at_other_notebooks(source: str, expected: bool) -> None:
+    assert looks_around("01-one.ipynb", ["x = 1", source]) is expected
+
+
+def test_of_the_library_only_what_lists_files_counts() -> None:
+    assert not looks_around("", ["import agentrl as arl"], ["import subprocess\nsubprocess.run(command)"])
+    assert looks_around("", ["import agentrl as arl"], ["import os\nos.listdir()"])
+
+
+def test_a_chapter_that_runs_its_own_solutions_names_another_notebook() -> None:
+    assert looks_around("", ["%run solutions/01-one.ipynb"])
+
+
+def test_other_notebooks_are_there_where_code_could_look_at_them(tmp_path: Path) -> None:
+    listing = 'import os\n\n\ndef names() -> list[str]:\n    """Return names."""\n    return os.listdir()'
+    saved = code("save", f"#@save\n{listing}")
+    chapters = {
+        "01-plain": [code("a", "print(open('a.txt').read())")],
+        "02-lists": [code("b", "import os\nprint(os.listdir())")],
+        "03-saves": [saved],
+        "04-uses": [code("d", "import agentrl as arl\nprint(arl.names())")],
+        "05-does-not": [code("e", "print(1)")],
+    }
+    write_book(tmp_path, chapters)
+    for number in ("01", "03"):
+        write_chapter(tmp_path, {"01": "01-plain", "03": "03-saves"}[number], [code("s", "x = 1")], kind="solutions")
+    assert {label: names for label, names in staged_notebooks(tmp_path).items() if len(names) < 7} == {
+        "01": ["01-plain"],
+        "01/solutions": ["01-plain", "solutions/01-plain"],
+        "05": ["05-does-not"],
+    }
+    (tmp_path / "chapters" / "helper.py").write_text("import os\nnames = os.listdir('.')\n", encoding="utf-8")
+    assert {len(names) for names in staged_notebooks(tmp_path).values()} == {7}
+
+
+def staged_notebooks(root: Path) -> dict[str, list[str]]:
+    """Return the names of the notebooks that each notebook of a book finds in its copy of chapters/."""
+    found = {}
+    for job in make_plan(root, [], remember=False).jobs:
+        stage = Stage(job)
+        paths = (stage.book / "chapters").rglob("*.ipynb")
+        found[job.chapter.label] = sorted(
+            p.relative_to(stage.book / "chapters").with_suffix("").as_posix() for p in paths
+        )
         stage.remove()
-    assert names == (["01-one.ipynb", "02-two.ipynb"] if expected else ["01-one.ipynb"])
+    return found
+
+
+def test_programs_linked_folders_and_folders_named_zh_are_there(tmp_path: Path) -> None:
+    source = (
+        "print(open('data/zh/a').read())\n!./tool.sh\nwith open('data/zh/a', 'w') as file:\n    n = file.write('x')"
+    )
+    write_book(tmp_path, {"01-a": [code("a", source, "linked\nhi\n")]})
+    chapters = tmp_path / "chapters"
+    (tmp_path / "shared" / "zh").mkdir(parents=True)
+    (tmp_path / "shared" / "zh" / "a").write_text("linked", encoding="utf-8")
+    (chapters / "data").symlink_to("../shared")
+    (chapters / "tool.sh").write_text("#!/bin/sh\necho hi\n", encoding="utf-8")
+    (chapters / "tool.sh").chmod(0o755)
+    (chapters / "zh").mkdir()
+    os.mkfifo(chapters / "pipe")
+    checked = check(tmp_path)
+    assert checked.code == 0, checked.out
+    assert (tmp_path / "shared" / "zh" / "a").read_text(encoding="utf-8") == "linked"
+
+
+@pytest.mark.parametrize("target", [".", "..", "/", "deep/.."])
+def test_a_link_without_end_is_named(tmp_path: Path, target: str) -> None:
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    (tmp_path / "chapters" / "deep").mkdir()
+    (tmp_path / "chapters" / "link").symlink_to(target)
+    plan = make_plan(tmp_path, [], remember=False)
+    assert plan.jobs == ()
+    (problem,) = plan.problems
+    assert problem.path == "chapters/link"
+    assert problem.message.startswith(f"a link to {(tmp_path / 'chapters' / target).resolve()}, a folder that the link")
+
+
+def test_links_to_each_other_are_named(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / "chapters" / name).mkdir()
+        (tmp_path / "chapters" / name / "link").symlink_to(f"../{other}")
+    checked = check(tmp_path)
+    assert (checked.code, checked.err) == (2, "")
+    assert "chapters/a/link/link: error: a link to " in checked.out
+
+
+@pytest.mark.parametrize("what", ["chapters", "chapters/01-a.ipynb"])
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+def test_chapters_and_notebooks_may_be_links_within_the_book(tmp_path: Path, what: str, inside: bool) -> None:
+    root = write_book(tmp_path / "book", {"01-a": [code("a", "print(1)", "2\n")]})
+    real = (root if inside else tmp_path) / "real" / Path(what).name
+    real.parent.mkdir()
+    (root / what).rename(real)
+    (root / what).symlink_to(real)
+    checked = check(root)
+    assert checked.err == ""
+    if not inside:
+        assert checked.code == 2
+        assert f"{what}: error: a link to {real}, which is outside the book's folder {root}" in checked.out
+        return
+    assert checked.status("01") == "differs"
+    assert check(root, "--update").status("01") == "recorded"
+    assert (root / what).is_symlink()
+    assert check(root).status("01") == "cached"
+
+
+@pytest.mark.parametrize("script", ["check_chapters.py", "determinism.py"])
+def test_a_book_without_chapters_and_temporary_files_among_them_are_refused(tmp_path: Path, script: str) -> None:
+    def run(**extra: str) -> str:
+        path = Path(__file__).resolve().parents[1] / "scripts" / script
+        arguments = ["--planted", "0", "--settings", "time-zone"] if script == "determinism.py" else []
+        done = subprocess.run(
+            [sys.executable, str(path), "--root", str(tmp_path), *arguments],
+            env=clean_environment(**extra), capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    chapters = tmp_path / "chapters"
+    chapters.mkdir()
+    assert f"there is no chapter in {chapters}" in run()
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    (chapters / "tmp").mkdir()
+    assert f"temporary files go to {chapters / 'tmp'}, in the book's chapters" in run(TMPDIR=str(chapters / "tmp"))

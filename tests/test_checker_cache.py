@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checking import Checked, check, command, environment, wait_until
@@ -194,6 +195,9 @@ def test_the_environment_and_the_model_are_part_of_the_key(tmp_path: Path) -> No
     assert check(tmp_path).last == "2 passed, 0 failed"
     assert check(tmp_path, "--env", "OMP_NUM_THREADS=2").status("01") == "ok"
     assert check(tmp_path).status("01") == "cached"
+    (tmp_path / "labs" / "model" / "weights").touch()
+    assert check(tmp_path).status("01") == "ok"
+    assert check(tmp_path).status("01") == "cached"
 
 
 def test_only_a_few_entries_are_kept_for_a_notebook(tmp_path: Path) -> None:
@@ -320,7 +324,7 @@ def test_the_callers_settings_for_python_and_numbers_do_not_reach_cells(tmp_path
     source = f"import os\nprint([n for n in {names} if n in os.environ], os.environ['HERE'])\nassert False"
     write_book(tmp_path, {"01-a": [code("a", source, "[] x\n", tags=["raises-exception"])]})
     for engine in ("-j1", "--spawn", "--kernel"):
-        around = {**dict.fromkeys(names, "1"), "ATEN_CPU_CAPABILITY": "default", "HERE": "x"}
+        around: Any = {**dict.fromkeys(names, "1"), "ATEN_CPU_CAPABILITY": "default", "HERE": "x"}
         checked = check(tmp_path, "--no-cache", engine, **around)
         assert checked.code == 0, checked.out
     given = check(tmp_path, "--no-cache", "--env", "MKL_CBWR=AUTO", HERE="x")

@@ -22,6 +22,7 @@ from agentrl.repair_mdp import (
     TabularMDP,
     action_values,
     advantages_tabular,
+    best_actions,
     cumulative,
     draw_index,
     expected_return,
@@ -30,6 +31,7 @@ from agentrl.repair_mdp import (
     repair_actions,
     repair_mdp,
     repair_outcomes,
+    repair_states,
     rule_policy,
     sample_episode,
     sample_episodes,
@@ -351,12 +353,16 @@ def broken_row() -> torch.Tensor:
         ({"transition": broken_row()}, r"transition\[2, 1\] sums to 0.9"),
         ({"transition": TABLES.transition[:3]}, r"transition is torch.float64 \[3, 3, 4\]"),
         ({"reward": TABLES.reward.float()}, r"reward is torch.float32 \[4, 3\]"),
-        ({"reward": TABLES.reward / 0}, "finite"),
-        ({"reward": TABLES.reward[0]}, r"must be finite"),
+        ({"reward": TABLES.reward / 0}, r"reward\[0, 0\] is -?inf; every entry must be finite"),
+        ({"reward": TABLES.reward[0]}, r"reward is \[3\]; it must be a tensor \[S, A\]"),
+        ({"reward": TABLES.reward[:, :0]}, r"reward is \[4, 0\]; it must be .* at least one state and one action"),
+        ({"reward": TABLES.reward[:0]}, r"reward is \[0, 3\]"),
         ({"start": TABLES.start * 2}, "start sums to 2"),
         ({"start": torch.tensor([1.5, -0.5, 0, 0], dtype=DTYPE)}, "smallest entry -0.5"),
         ({"gamma": 1.5}, "gamma is 1.5"),
         ({"gamma": math.nan}, "gamma is nan"),
+        ({"gamma": "1"}, "gamma is '1'"),
+        ({"gamma": True}, "gamma is True"),
         ({"actions": ("a", "b")}, "2 names for 3 actions"),
     ],
 )
@@ -380,7 +386,7 @@ def test_a_policy_that_never_ends_has_no_undiscounted_value() -> None:
 def test_wrong_arguments_are_named() -> None:
     mdp = repair_mdp(bugs=2, turns=2)
     uniform = torch.full(mdp.reward.shape, 1 / 6, dtype=DTYPE)
-    with pytest.raises(ValueError, match=r"the policy is \[3, 6\]"):
+    with pytest.raises(ValueError, match=r"policy is torch.float64 \[3, 6\]; it must be"):
         policy_evaluation(mdp, uniform[:3])
     with pytest.raises(ValueError, match=r"policy\[0\] sums to 0.5"):
         sample_episode(mdp, uniform / 2, generator(0), 3)
@@ -390,9 +396,12 @@ def test_wrong_arguments_are_named() -> None:
         rule_policy(mdp, lambda state: "fix")
     with pytest.raises(ValueError, match="no allowed action"):
         value_iteration(mdp, torch.zeros(6, dtype=torch.bool))
-    for bugs, turns, clarity in [(0, 5, 0.8), (3, 0, 0.8), (3, 5, 1.5)]:
-        with pytest.raises(ValueError, match="must be at least 1"):
+    for bugs, turns, clarity, words in [(0, 5, 0.8, "bugs=0"), (3, 0, 0.8, "turns=0"), (3, 5, 1.5, "clarity=1.5")]:
+        with pytest.raises(ValueError, match=words):
             repair_mdp(bugs, turns, clarity=clarity)
+    for bugs, turns in [(0, 2), (2, 0), (2, -1)]:
+        with pytest.raises(ValueError, match="must be at least 1"):
+            repair_states(bugs, turns)
     with pytest.raises(ValueError, match="no outcomes of 'tset' in the state 'bug 1, buggy, 2 left'"):
         repair_outcomes(RepairState((1,), True, "buggy", 2), "tset", 0.5)
     with pytest.raises(ValueError, match="no outcomes of 'read' in the state 'repaired'"):
@@ -403,3 +412,146 @@ def test_equally_good_actions_are_settled_by_order_not_by_rounding() -> None:
     q = torch.tensor([[0.3, 0.1 + 0.2, 0.0], [0.1 + 0.2, 0.3, 0.4]], dtype=DTYPE)
     assert greedy_policy(q).argmax(1).tolist() == [0, 2]
     assert greedy_policy(q.flip(1)).argmax(1).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_tables_of_another_type_are_refused_by_name(dtype: torch.dtype) -> None:
+    mdp = repair_mdp(bugs=1, turns=2)
+    policy = torch.eye(5)[[0] * len(mdp.states)].to(dtype)
+    for use in (policy_evaluation, state_visits, lambda m, p: sample_episode(m, p, generator(0), 2)):
+        with pytest.raises(ValueError, match=f"policy is {dtype}"):
+            use(mdp, policy)
+    with pytest.raises(ValueError, match=f"values is {dtype}"):
+        action_values(mdp, torch.zeros(len(mdp.states)).to(dtype))
+    with pytest.raises(ValueError, match=f"action values is {dtype}"):
+        greedy_policy(policy)
+
+
+@pytest.mark.parametrize("size", [(7,), (9,), (8, 1)])
+def test_values_of_another_shape_are_refused(size: tuple[int, ...]) -> None:
+    mdp = repair_mdp(bugs=1, turns=2)
+    assert len(mdp.states) == 8
+    with pytest.raises(ValueError, match=r"values is torch\.float64"):
+        action_values(mdp, torch.zeros(size, dtype=DTYPE))
+
+
+def test_entries_that_are_not_finite_are_located() -> None:
+    q = torch.zeros(3, 2, dtype=DTYPE)
+    q[1, 1] = math.nan
+    with pytest.raises(ValueError, match=r"action values\[1, 1\] is nan"):
+        greedy_policy(q)
+    policy = random_policy(TABLES, 0)
+    policy[1, 1] = math.nan
+    with pytest.raises(ValueError, match=r"policy\[1, 1\] is nan"):
+        policy_evaluation(TABLES, policy)
+
+
+def test_counts_must_be_integers_and_a_generator_must_be_given() -> None:
+    mdp = repair_mdp(bugs=1, turns=2)
+    uniform = torch.full(mdp.reward.shape, 1 / 5, dtype=DTYPE)
+    for steps in (2.5, True, "2"):
+        with pytest.raises(TypeError, match=f"max_steps={steps!r} must be an integer"):
+            sample_episode(mdp, uniform, generator(0), steps)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="generator is None"):
+        sample_episode(mdp, uniform, None, 2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"bugs=2\.5"):
+        repair_mdp(bugs=2.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="policy is a list"):
+        policy_evaluation(mdp, uniform.tolist())  # pyright: ignore[reportArgumentType]
+
+
+def test_an_episode_from_a_terminal_state_has_one_masked_step() -> None:
+    ended = replace(TABLES, start=torch.tensor([0, 0, 0, 1], dtype=DTYPE))
+    episode = sample_episode(ended, random_policy(ended, 0), generator(0), 5)
+    assert episode.mask.tolist() == [False]
+    assert episode.rewards.tolist() == [0.0]
+    assert episode.terminated
+
+
+def test_a_rule_needs_names() -> None:
+    with pytest.raises(ValueError, match="does not name"):
+        rule_policy(TABLES, lambda state: "read")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "error", "words"),
+    [
+        (torch.ones(3, dtype=torch.int64), TypeError, "allowed is torch.int64"),
+        ([True] * 3, TypeError, "allowed is list"),
+        (torch.ones(2, dtype=torch.bool), ValueError, r"allowed is \[2\]"),
+        (torch.ones(4, dtype=torch.bool), ValueError, r"allowed is \[4\]"),
+        (torch.tensor([[True] * 3, [True] * 3, [False] * 3, [True] * 3]), ValueError, "state 2 has no allowed action"),
+    ],
+)
+def test_allowed_actions_of_a_wrong_type_or_shape_are_refused(
+    allowed: torch.Tensor, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        value_iteration(TABLES, allowed)
+
+
+def test_value_iteration_refuses_a_tolerance_or_a_number_of_sweeps_that_means_nothing() -> None:
+    for tolerance in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=f"tolerance is {tolerance}"):
+            value_iteration(TABLES, tolerance=tolerance)
+    with pytest.raises(ValueError, match="max_sweeps=0"):
+        value_iteration(TABLES, max_sweeps=0)
+
+
+@pytest.mark.parametrize("action", ["edit", "edit x", "edit 0", "edit -1", "read twice", "submit now", "EDIT 1", ""])
+def test_an_unknown_action_has_no_outcomes(action: str) -> None:
+    with pytest.raises(ValueError, match="no outcomes of"):
+        repair_outcomes(repair_mdp().states[0], action, 0.5)
+
+
+def test_outcomes_need_a_turn_and_a_probability() -> None:
+    start = RepairState((1, 2), False, "buggy", 2)
+    with pytest.raises(ValueError, match="no outcomes of 'read'"):
+        repair_outcomes(start._replace(turns=0), "read", 0.5)
+    for clarity in (1.5, -0.1, math.nan):
+        with pytest.raises(ValueError, match=f"clarity={clarity}"):
+            repair_outcomes(start, "read", clarity)
+    assert repair_outcomes(start, "edit 9", 0.5) == [(1, start._replace(turns=1))]
+
+
+# Ties with gamma 1
+
+
+def waiting(stay: float, leave: float) -> TabularMDP:
+    """Return an MDP in which state 1 can move to state 0, and state 0 can stay, earning `stay`, or end with `leave`."""
+    transition = torch.zeros(3, 2, 3, dtype=DTYPE)
+    transition[0, 0, 0] = transition[0, 1, 2] = transition[1, 0, 1] = transition[1, 1, 0] = 1
+    transition[2, :, 2] = 1
+    reward = torch.tensor([[stay, leave], [stay, 0], [0, 0]], dtype=DTYPE)
+    return TabularMDP(transition, reward, torch.tensor([0, 1, 0], dtype=DTYPE))
+
+
+def test_among_equally_good_actions_value_iteration_takes_one_that_ends() -> None:
+    mdp = waiting(stay=0.0, leave=1.0)
+    values, policy = value_iteration(mdp)
+    assert best_actions(action_values(mdp, values)).tolist() == [[True, True], [True, True], [True, True]]
+    assert policy.argmax(1).tolist() == [1, 1, 0]
+    assert torch.equal(policy_evaluation(mdp, policy), values)
+    assert value_iteration(replace(mdp, gamma=0.5))[1].argmax(1).tolist() == [1, 1, 0]
+
+
+def test_where_waiting_for_ever_is_best_the_policy_waits_and_has_no_undiscounted_value() -> None:
+    mdp = waiting(stay=0.0, leave=-1.0)
+    values, policy = value_iteration(mdp)
+    assert values.tolist() == [0, 0, 0]
+    assert policy.argmax(1).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="the return need not be finite"):
+        policy_evaluation(mdp, policy)
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(0, 2))
+def test_an_optimal_policy_earns_the_values_promised_whatever_the_ties(seed: int, column: int) -> None:
+    after = torch.randint(0, 5, (5, 3), generator=generator(seed))
+    after[:4, column] = torch.arange(1, 5)  # in each state a way towards the end, state 4
+    after[4] = 4
+    reward = ((after == 4) & (torch.arange(5) < 4)[:, None]).to(DTYPE)  # only arriving there pays
+    mdp = TabularMDP(torch.eye(5, dtype=DTYPE)[after], reward, torch.eye(5, dtype=DTYPE)[0])
+    values, policy = value_iteration(mdp)
+    assert values.tolist() == [1, 1, 1, 1, 0]
+    assert policy_evaluation(mdp, policy).tolist() == pytest.approx([1, 1, 1, 1, 0])

@@ -6,6 +6,7 @@ The book
     sources         the ledger sources.md
     plan, plan.toml the parts and chapters of the book, written or not
     scratch         folders for what is half done, removed even after a kill
+    entry           how a script starts and ends: closed streams, a reader that goes, Ctrl-C
 
 The library (build_library.py)
     saves           what each saved cell imports, defines and needs

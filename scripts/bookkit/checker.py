@@ -160,11 +160,15 @@ def _placed_jobs(
     astray = [
         problem for path in (book.root / "chapters", *(c.path for c in chosen)) for problem in _astray(path, book)
     ]
+    if astray:
+        return [], astray
     try:
-        files = [] if astray else entries(book.root)
+        helpers = _helpers(entries(book.root))
     except BookError as error:
-        astray = list(error.problems)
-    return ([], astray) if astray else _jobs(book, chosen, files, libraries)
+        return [], list(error.problems)
+    except OSError as error:
+        return [], [Problem("chapters", None, None, f"cannot be read: {error}")]
+    return _jobs(book, chosen, helpers, libraries)
 
 
 def _astray(path: Path, book: Book) -> list[Problem]:
@@ -177,9 +181,9 @@ def _astray(path: Path, book: Book) -> list[Problem]:
 
 
 def _jobs(
-    book: Book, chosen: Iterable[Chapter], files: Iterable[Entry], libraries: LibraryCache | None
+    book: Book, chosen: Iterable[Chapter], helpers: Sequence[str], libraries: LibraryCache | None
 ) -> tuple[list[Job], list[Problem]]:
-    model, helpers = model_folder(book.root), _helpers(files)
+    model = model_folder(book.root)
     jobs: list[Job] = []
     problems: list[Problem] = []
     for chapter in chosen:
@@ -189,11 +193,12 @@ def _jobs(
             problems += error.problems
             continue
         run = tuple(_runs(cell, model) for cell in chapter.code_cells)
-        texts = (*_code(book, chapter, modules), *helpers)
-        around = looks_around(chapter.path.name if chapter.kind == "solutions" else "", texts)
+        sources = [*book.code_of(chapter), *helpers]
+        used = [*modules.values()] if any(LIBRARY in text for text in sources) else []
+        around = looks_around(chapter.path.name if chapter.kind == "solutions" else "", sources, used)
         # The model is for lab cells: solutions run their chapter, and would load it for nothing.
         needed = any(cell.output_class == "lab" for cell in chapter.code_cells)
-        jobs.append(Job(chapter, modules, run, probes(chapter), model if needed else None, around, texts))
+        jobs.append(Job(chapter, modules, run, probes(chapter), model if needed else None, around, (*sources, *used)))
     return jobs, problems
 
 
@@ -201,12 +206,6 @@ def _helpers(files: Iterable[Entry]) -> list[str]:
     """Return the text of the Python files below chapters/, which any notebook may import."""
     paths = [entry.path for entry in files if entry.name.endswith(".py") and not entry.folder]
     return [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.exists()]
-
-
-def _code(book: Book, chapter: Chapter, modules: Mapping[str, str]) -> list[str]:
-    """Return the code that a notebook may run: its own, for solutions their chapter's, the library if it is used."""
-    texts = book.code_of(chapter)
-    return [*texts, *modules.values()] if any(LIBRARY in text for text in texts) else texts
 
 
 def visible_library(book: Book, chapter: Chapter, libraries: LibraryCache | None) -> dict[str, str]:

@@ -41,7 +41,7 @@ def update(job: Job, engines: tuple[Engine, Engine], names: Names, progress: Any
         cell.status, said = "failed", "the notebook was edited while it ran; nothing recorded, run it again"
         cell.failures.append(Failure("edited", said))
         return Outcome(verdict, "refused", [])
-    write_atomic(path, text)
+    write_atomic(path.resolve(), text)  # of a link, what it leads to
     return Outcome(verdict, "recorded", changes)
 
 
