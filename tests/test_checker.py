@@ -246,10 +246,16 @@ def test_no_book_is_an_error(tmp_path: Path) -> None:
     assert "a book has chapters/" in checked.out
 
 
-@pytest.mark.parametrize("target", [".", "pyproject.toml/junit.xml"])
-def test_a_report_that_cannot_be_written_is_exit_code_two(tmp_path: Path, target: str) -> None:
+def test_a_report_cannot_be_a_folder(tmp_path: Path) -> None:
     write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
-    checked = check(tmp_path, "--junit", str(tmp_path / target))
+    checked = check(tmp_path, "--junit", str(tmp_path))
+    assert (checked.code, checked.out) == (2, "")
+    assert f"--junit {tmp_path}: a folder; name a file" in checked.err
+
+
+def test_a_report_that_cannot_be_written_is_exit_code_two(tmp_path: Path) -> None:
+    write_book(tmp_path, {"01-a": [code("a", "print(1)", "1\n")]})
+    checked = check(tmp_path, "--junit", str(tmp_path / "pyproject.toml" / "junit.xml"))
     assert checked.code == 2
     assert checked.last == "1 passed, 0 failed"
     assert "check_chapters: cannot read or write: " in checked.err
@@ -378,13 +384,14 @@ def test_an_error_in_a_notebook_that_is_run_names_its_cell(tmp_path: Path) -> No
 
 
 def test_options_are_checked(tmp_path: Path) -> None:
-    for options in (["--timeout", "0"], ["-j", "0"], ["--env", "X"], ["--env", "=x"]):
+    for options in (["--timeout", "0"], ["--timeout", "x"], ["-j", "0"], ["--env", "X"], ["--env", "=x"]):
         done = subprocess.run(
             command(write_book(tmp_path, {"01-a": [code("a", "x = 1")]}), *options),
             env=clean_environment(), capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 2, options
         assert "Traceback" not in done.stderr
+        assert "_seconds" not in done.stderr
 
 
 def test_render_is_what_a_terminal_shows() -> None:
@@ -404,6 +411,13 @@ def test_differences_mark_the_first_differing_character() -> None:
     assert not numbers_only("loss 0.5\n", "gain 0.5\n")
     assert "only blanks differ" in "\n".join(differences("a\n", "a \n"))
     assert any("(nothing)" in line for line in differences("", "x\n"))
+    lines = differences("a\n", "b\n", ("one run", "another run"))
+    assert lines[:2] == ["--- one run", "+++ another run"]
+    assert lines[-4:-1] == [
+        "first difference, line 1 of 1 (one run) and 1 (another run):",
+        "one run:     a␊",
+        "another run: b␊",
+    ]
 
 
 def test_differences_of_long_texts_stay_short() -> None:

@@ -213,3 +213,11 @@ def test_when_the_fork_server_dies_every_notebook_has_a_line_and_none_a_verdict(
     assert found.last == "1 passed, 0 failed, 2 skipped"
     assert "the fork server has ended" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("engine", ["-j1", "--spawn", "--kernel"])
+def test_the_commonest_magic_works(tmp_path: Path, engine: str) -> None:
+    source = "%matplotlib inline\nimport matplotlib\nprint(matplotlib.get_backend())"
+    write_book(tmp_path, {"01-a": [code("inline", source, "inline\n")]})
+    checked = check(tmp_path, engine)
+    assert checked.code == 0, checked.out

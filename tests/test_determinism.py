@@ -25,7 +25,7 @@ REPORT = """<testsuites>
 <testsuite name="01"><testcase name="steady"/><testcase name="shaky"><failure message="output differs">
 --- recorded
 +++ now
-first difference, line 1 of 1 recorded and 1 now:
+first difference, line 1 of 1 (recorded) and 1 (now):
 recorded: x 0.5␊
 now:      x 0.6␊
               ^

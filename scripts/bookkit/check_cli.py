@@ -32,6 +32,8 @@ def run(options: Options) -> int:
     try:
         if options.update and os.environ.get("CI", "").lower() not in ("", "0", "false"):
             raise Refused("--update is for people: in CI (the variable CI is set) outputs are only checked")
+        if options.junit is not None and options.junit.is_dir():
+            raise Refused(f"--junit {options.junit}: a folder; name a file")
         sweep_leftovers(options.root.resolve())
         plan = make_plan(options.root.resolve(), options.prefixes, remember=not options.no_cache)
         return _list(plan, report) if options.list else _run_plan(plan, options, report)

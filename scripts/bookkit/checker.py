@@ -414,7 +414,7 @@ def _static_failures(chapter: Chapter) -> list[list[Failure]]:
     for cell, failures in zip(chapter.code_cells, found, strict=True):
         count = cell.execution_count
         if count is None:
-            said = "never run: its execution count is null"
+            said = "never run: its execution count is null; --update runs it and records what it prints"
             failures.append(Failure("record", said))
         elif count != expected:
             said = f"execution count {count} where {expected} should stand: the notebook was not run top to bottom"

@@ -34,8 +34,8 @@ def _render_line(line: str) -> str:
     return "".join(shown)
 
 
-def differences(recorded: str, now: str) -> list[str]:
-    """Return the lines of a report on how two texts differ; none when they are equal.
+def differences(recorded: str, now: str, names: tuple[str, str] = ("recorded", "now")) -> list[str]:
+    """Return the lines of a report on how two texts differ, which `names` calls them; none when they are equal.
 
     A unified diff first, then the first differing line of each with the first differing character marked.
     """
@@ -45,9 +45,9 @@ def differences(recorded: str, now: str) -> list[str]:
     old, new = recorded.splitlines(keepends=True), now.splitlines(keepends=True)
     at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     blanks = _only_blanks(recorded, now)
-    lines = _unified(old, new, at, blanks)
-    lines += ["", f"first difference, line {at + 1} of {len(old)} recorded and {len(new)} now:"]
-    lines += _marked(_at(old, at), _at(new, at))
+    lines = _unified(old, new, at, blanks, names)
+    lines += ["", f"first difference, line {at + 1} of {len(old)} ({names[0]}) and {len(new)} ({names[1]}):"]
+    lines += _marked(_at(old, at), _at(new, at), names)
     if blanks:
         lines.append("only blanks differ (· is a blank, → a tab, ␊ the end of a line)")
     elif numbers_only(recorded, now):
@@ -72,16 +72,17 @@ def _visible(line: str) -> str:
     return line.replace(" ", "·").replace("\t", "→").replace("\n", "␊")
 
 
-def _unified(old: list[str], new: list[str], at: int, blanks: bool) -> list[str]:
+def _unified(old: list[str], new: list[str], at: int, blanks: bool, names: tuple[str, str]) -> list[str]:
     """Return a unified diff; of very long texts only the part around the first difference."""
     start = max(0, at - CONTEXT)
     note = []
     if max(len(old), len(new)) > LONG:
-        note = [f"({len(old)} lines recorded, {len(new)} now; only the part from line {start + 1} is compared here)"]
+        sizes = f"{len(old)} lines {names[0]}, {len(new)} {names[1]}"
+        note = [f"({sizes}; only the part from line {start + 1} is compared here)"]
         old, new = old[start : start + LONG // 10], new[start : start + LONG // 10]
     else:
         start = 0
-    lines = list(difflib.unified_diff(old, new, "recorded", "now", n=CONTEXT))
+    lines = list(difflib.unified_diff(old, new, *names, n=CONTEXT))
     shown = [_visible(line) if blanks and i > 2 else line.rstrip("\n") for i, line in enumerate(lines)]
     if len(shown) > DIFF_LINES:
         shown = [*shown[:DIFF_LINES], f"({len(shown) - DIFF_LINES} more lines of diff)"]
@@ -93,14 +94,15 @@ def clipped(line: str, width: int = 400) -> str:
     return line if len(line) <= width else f"{line[:width]}… ({len(line):,} characters)"
 
 
-def _marked(old: str, new: str) -> list[str]:
+def _marked(old: str, new: str, names: tuple[str, str]) -> list[str]:
     """Return both lines and a ^ under the first character in which they differ, where it can be seen."""
     column = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, column - 60)
     dots = "…" if start else ""
     shown = [dots + _escaped(text[start : column + 40]) for text in (old, new)]
     before = len(dots + _escaped(old[start:column]))
-    labels = ("recorded: ", "now:      ")
+    width = max(map(len, names)) + 2
+    labels = [f"{name}:".ljust(width) for name in names]
     if not old or not new:
         shown = [text if whole else "(nothing)" for text, whole in zip(shown, (old, new), strict=True)]
     return [labels[0] + shown[0], labels[1] + shown[1], " " * (len(labels[0]) + before) + "^"]

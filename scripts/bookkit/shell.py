@@ -112,6 +112,9 @@ class ZMQInteractiveShell(InteractiveShell):
         """Return what IPython's history keeps; formatting it in colour would cost more than many a cell."""
         return {"ename": type(exception).__name__, "evalue": str(exception), "traceback": []}
 
+    def enable_gui(self, gui: str | None = None) -> None:
+        """Do nothing: `%matplotlib inline` asks for the event loop of no window."""
+
     def ask_exit(self) -> None:
         """Record that exit() or quit() was called: in Jupyter it ends the kernel."""
         self.shown.exits = True

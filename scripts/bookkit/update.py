@@ -90,9 +90,7 @@ def _flaws(cell: Cell, runs: list[CellRun]) -> list[Failure]:
         return [Failure("exception", "the cell is tagged raises-exception and raised nothing")]
     if cell.output_class == "lab" or len(runs) < 2:
         return []
-    lines = differences(runs[0].stdout, runs[1].stdout)
-    names = ["--- one run", "+++ another run"]
-    lines = [names.pop(0) if names and line[:3] in ("---", "+++") else line for line in lines]
+    lines = differences(runs[0].stdout, runs[1].stdout, ("one run", "another run"))
     if _error(runs[0]) != _error(runs[1]):
         lines += [f"one run raised {_error(runs[0])}, another {_error(runs[1])}"]
     return (
