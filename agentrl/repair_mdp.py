@@ -27,6 +27,7 @@ __all__ = [
     "tried_outcomes",
     "edit_outcomes",
     "submit_outcomes",
+    "check_action",
     "repair_outcomes",
     "check_positive",
     "ENDS",
@@ -36,6 +37,7 @@ __all__ = [
     "rule_policy",
     "TabularEpisodes",
     "check_policy",
+    "check_draws",
     "cumulative",
     "draw_index",
     "sample_episodes",
@@ -68,19 +70,19 @@ def check_distributions(name: str, table: torch.Tensor) -> None:
         )
 
 
-# chapters/02-rl-fundamentals.ipynb · cell check-tables
+# chapters/02-rl-fundamentals.ipynb · cell check-table
 def check_table(name: str, table: torch.Tensor, shape: list[int]) -> None:
     """Raise ValueError unless `table` has this shape, the type `DTYPE` and finite entries; TypeError if no tensor."""
     if not isinstance(table, torch.Tensor):
         raise TypeError(f"{name} is a {type(table).__name__}; it must be a tensor")
     if list(table.shape) != shape or table.dtype != DTYPE:
         raise ValueError(f"{name} is {table.dtype} {list(table.shape)}; it must be {DTYPE} {shape}")
-    bad = (~table.isfinite()).nonzero()
-    if len(bad):
-        where = bad[0].tolist()
+    if not table.isfinite().all():
+        where = (~table.isfinite()).nonzero()[0].tolist()
         raise ValueError(f"{name}{where} is {table[tuple(where)].item()}; every entry must be finite")
 
 
+# chapters/02-rl-fundamentals.ipynb · cell check-tables
 def check_tables(mdp: "TabularMDP") -> None:
     """Raise ValueError if a table, gamma or the number of names of an MDP is wrong, TypeError if no tensor."""
     S, A = mdp.reward.shape if isinstance(mdp.reward, torch.Tensor) and mdp.reward.dim() == 2 else (0, 0)
@@ -183,19 +185,24 @@ def submit_outcomes(state: RepairState, tried: int) -> list[tuple]:
     return [(right, RepairState((), True, "repaired", 0)), (1 - right, RepairState((), True, wrong, 0))]
 
 
-# chapters/02-rl-fundamentals.ipynb · cell repair-outcomes
-def repair_outcomes(state: RepairState, action: str, clarity: float | Fraction) -> list[tuple]:
-    """Return the possible results of an action as pairs (probability > 0, next state).
-
-    `clarity` is the probability that reading shows the bug. A state does not say how many bugs were possible at first,
-    so every "edit 1", "edit 2", ... is known. Raises ValueError if the action is unknown, the episode has ended, or
-    clarity is no probability.
-    """
+# chapters/02-rl-fundamentals.ipynb · cell check-action
+def check_action(state: RepairState, action: str, clarity: float | Fraction) -> None:
+    """Raise ValueError if the action is unknown, the episode has ended, or clarity is no probability."""
     known = re.fullmatch(r"read|test|edit [1-9][0-9]*|hardcode|submit", action)
     if not known or not state.candidates or state.turns < 1:
         raise ValueError(f"no outcomes of {action!r} in the state {str(state)!r}")
     if not 0 <= clarity <= 1:
         raise ValueError(f"clarity={clarity} must lie between 0 and 1")
+
+
+# chapters/02-rl-fundamentals.ipynb · cell repair-outcomes
+def repair_outcomes(state: RepairState, action: str, clarity: float | Fraction) -> list[tuple]:
+    """Return the possible results of an action as pairs (probability > 0, next state).
+
+    `clarity` is the probability that reading shows the bug. A state does not say how many bugs were possible at first,
+    so every "edit 1", "edit 2", ... is known. Raises ValueError as `check_action` does.
+    """
+    check_action(state, action, clarity)
     verb, tried = action.split(" ")[0], int(state.source[5:]) if state.source.startswith("edit") else 0
     results = [(Fraction(1), state._replace(turns=state.turns - 1))]
     if verb == "submit":
@@ -209,7 +216,7 @@ def repair_outcomes(state: RepairState, action: str, clarity: float | Fraction) 
     return [(p, after if after.turns else RepairState((), True, "out of turns", 0)) for p, after in results if p]
 
 
-# chapters/02-rl-fundamentals.ipynb · cell reachable-states
+# chapters/02-rl-fundamentals.ipynb · cell check-positive
 def check_positive(**numbers: int) -> None:
     """Raise ValueError unless every number is at least 1, TypeError unless it is an integer."""
     for name, number in numbers.items():
@@ -219,6 +226,7 @@ def check_positive(**numbers: int) -> None:
             raise ValueError(f"{name}={number} must be at least 1")
 
 
+# chapters/02-rl-fundamentals.ipynb · cell reachable-states
 ENDS = ("repaired", "failed", "hacked", "out of turns")  # how an episode of the repair MDP can end
 
 
@@ -299,6 +307,13 @@ def check_policy(mdp: TabularMDP, policy: torch.Tensor) -> None:
     check_distributions("policy", policy)
 
 
+def check_draws(generator: torch.Generator, **numbers: int) -> None:
+    """Raise TypeError unless there is a generator, and the errors of `check_positive` for the numbers of draws."""
+    check_positive(**numbers)
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is {generator!r}; it must be a torch.Generator")
+
+
 def cumulative(probabilities: torch.Tensor) -> torch.Tensor:
     """Return the running sums of each row of `probabilities` [..., N], scaled so that every row ends in exactly 1."""
     sums = probabilities.cumsum(-1)
@@ -320,9 +335,7 @@ def sample_episodes(
     them is no integer or there is no generator.
     """
     check_policy(mdp, policy)
-    check_positive(count=count, max_steps=max_steps)
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator is {generator!r}; it must be a torch.Generator")
+    check_draws(generator, count=count, max_steps=max_steps)
     first, choice, move = (cumulative(table) for table in (mdp.start, policy.detach(), mdp.transition))
     terminal, steps = mdp.terminal, []
     state = draw_index(first.repeat(count, 1), torch.rand(count, generator=generator, dtype=DTYPE))
@@ -398,7 +411,7 @@ def expected_return(mdp: TabularMDP, policy: torch.Tensor) -> torch.Tensor:
     return mdp.start @ policy_evaluation(mdp, policy)
 
 
-# chapters/02-rl-fundamentals.ipynb · cell greedy-policy
+# chapters/02-rl-fundamentals.ipynb · cell check-allowed
 def check_allowed(allowed: torch.Tensor, shape: list[int]) -> None:
     """Raise ValueError unless `allowed` is [A] or [S, A] and leaves each state an action, TypeError unless bool."""
     if not isinstance(allowed, torch.Tensor) or allowed.dtype != torch.bool:
@@ -411,6 +424,7 @@ def check_allowed(allowed: torch.Tensor, shape: list[int]) -> None:
         raise ValueError(f"state {where[0] if where else 0} has no allowed action")
 
 
+# chapters/02-rl-fundamentals.ipynb · cell greedy-policy
 def best_actions(q: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
     """Return which actions [S, A] bool are the best of those allowed, given action values [S, A].
 
@@ -466,13 +480,13 @@ def value_iteration(
     check_positive(max_sweeps=max_sweeps)
     if not tolerance >= 0:
         raise ValueError(f"tolerance is {tolerance}; it must be at least 0")
-    values = torch.zeros_like(mdp.start)
+    best_actions(mdp.reward, allowed)  # refuses a wrong `allowed` before the first sweep
+    values, barred = torch.zeros_like(mdp.start), torch.tensor(False) if allowed is None else ~allowed
     for _ in range(max_sweeps):
         q = action_values(mdp, values)
-        best = best_actions(q, allowed)
-        before, values = values, q.masked_fill(~best, -torch.inf).max(1).values
+        before, values = values, q.masked_fill(barred, -torch.inf).max(1).values
         if (values - before).abs().max() <= tolerance:
-            return values, ending_policy(mdp, best)
+            return values, ending_policy(mdp, best_actions(q, allowed))
     raise ValueError(f"values still change after {max_sweeps} sweeps; with gamma {mdp.gamma} they may have no limit")
 
 

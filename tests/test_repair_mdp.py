@@ -131,7 +131,7 @@ def test_values_satisfy_the_bellman_equations_and_advantages_average_to_zero(see
     assert (policy * advantages_tabular(mdp, policy)).sum(1).abs().max() < 1e-10
 
 
-@quick
+@settings(quick, max_examples=200)
 @given(st.integers(0, 10**6))
 def test_value_iteration_agrees_with_every_deterministic_policy(seed: int) -> None:
     mdp = random_mdp(seed, states=4, actions=2, gamma=0.8, ends=seed % 2 == 0)
