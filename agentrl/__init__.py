@@ -33,6 +33,7 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
                          fewer.
     edit_outcomes        Return what `hardcode` or an edit leads to: it replaces whatever was in place.
     submit_outcomes      Return how a submission ends; `tried` is the untested edit in place, 0 if there is none.
+    check_action         Raise ValueError if the action is unknown, the episode has ended, or clarity is no probability.
     repair_outcomes      Return the possible results of an action as pairs (probability > 0, next state).
     check_positive       Raise ValueError unless every number is at least 1, TypeError unless it is an integer.
     ENDS                 how an episode of the repair MDP can end
@@ -47,6 +48,8 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
                          padding.
     check_policy         Raise ValueError unless the policy is a table [S, A] of distributions for this MDP; TypeError
                          if no tensor.
+    check_draws          Raise TypeError unless there is a generator, and the errors of `check_positive` for the numbers
+                         of draws.
     cumulative           Return the running sums of each row of `probabilities` [..., N], scaled so that every row ends
                          in exactly 1.
     draw_index           Return for each row of running sums [..., N] the first index whose sum exceeds its uniform
@@ -81,6 +84,10 @@ Chapter 2 · Reinforcement Learning Fundamentals (agentrl.repair_mdp)
 Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     PIECE_PATTERN          A newline with the indentation after it; a word, digit or sign with the space before it; any
                            other blank.
+    check_numbering        Raise ValueError, naming the string, where the ids of the strings do not count on from
+                           `first`.
+    check_strings          Raise TypeError for one string in place of several, ValueError for a control that is empty or
+                           given twice.
     Vocabulary             Strings and their token ids: `control` from 0 on, then 16 half bytes, then `piece`.
     piece_ids              Return the ids of one piece: its own, else those of its characters, else of a character's
                            half bytes.
@@ -95,6 +102,8 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     unit_rms               Return `x` scaled along its last axis so that the root of the mean square is 1.
     look_up                Return the rows of `table` [N, D] at the indices [B, T]; ValueError, saying what they are,
                            for one outside.
+    segment_numbers        Return an attention mask, bool [B, T], or numbers of segments, [B, T], as whole numbers; 0 is
+                           padding.
     visible_pairs          Return which position sees which, bool [B, T, T], and each token's position in its segment,
                            [B, T].
     Chunk                  New tokens on their way through the model: what each sees, bool [B, T, S], and its position,
@@ -103,6 +112,8 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     CausalAttention        Lets each position mix what the positions it sees hold, with several heads side by side.
     TinyBlock              One layer: attention, then two matrices with a ReLU between, each added to what came in.
     TinyLayers             The tables and blocks of TinyAgent, their weights drawn from `generator`.
+    check_batch            Raise ValueError for segments of another shape, and, with a cache, for packed rows and given
+                           positions.
     TinyTrunk              TinyAgent below its head: ids to features.
     TinyAgent              A decoder-only transformer in float64. Arguments of a call are those of `TinyTrunk.features`.
     pad_rows               Return the rows as one table of ids [B, T], filled up on one side, and its attention mask,
@@ -111,10 +122,13 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
                            [B, T].
     scored_logits          Return the logits [N, V] that scored the N tokens where `mask` [B, T] is true, in the order
                            of the table.
+    tempered               Return logits / temperature, [..., V]; ValueError where no softmax is defined, as the largest
+                           is not finite.
     token_logprobs         Return the log-probability of each token given those before it, [B, T], 0.0 where there is
                            none.
     keep_top               Return probabilities in falling order [..., V] with 0 where top-k or, after it, top-p cuts
                            off.
+    check_transform        Raise ValueError for a temperature, top_k or top_p that cannot be.
     sampling_distribution  Return the probabilities [..., V] that sampling uses: temperature, then top-k, then top-p,
                            renormalised.
     sample                 Return ids [...]: the first whose cumulative probability exceeds the uniform number, of
@@ -122,17 +136,26 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     sequence_entropy       Return the summed entropy, in nats, of the distributions that the tokens under `mask` were
                            drawn from, [B].
     KVCache                Keys and values of the tokens that each row has fed so far, in the slot of the token's
-                           position.
-    CachedChunk            New tokens that see what a cache holds of their rows, and one another, and go into it.
-    Generation             What `generate` wrote for each prompt: its ids, and their log-probabilities under what it
-                           sampled from.
+                           position; also their ids.
+    cached_positions       Return the positions of new tokens, [B, T], 0 for padding; ValueError where the cache cannot
+                           take them.
+    CachedChunk            New tokens that see what a cache holds of their rows, and one another; `finish` adds them to
+                           its lengths.
+    Generation             What `generate` wrote for each prompt: ids, their log-probabilities under what it sampled
+                           from, and how it ended.
     split_generator        Return `count` generators started from seeds that `source` draws: one stream of numbers an
                            episode.
     row_uniforms           Return the next `count` uniform numbers of each stream, [B, count].
     feed_contexts          Return the features at the last token of each context, [B, D], after feeding what the cache
                            does not hold.
+    check_contexts         Raise ValueError, naming the row, where the cache does not go with a context or lacks room
+                           for `new` tokens.
+    check_streams          Raise TypeError or ValueError where the streams or the number of new tokens do not go with
+                           the contexts.
+    stop_id                Return the id that ends a row, -1 for none; ValueError for what is no id of the vocabulary.
     sampling_steps         Yield for each step the ids sampled with `uniforms` [B, steps], their log-probabilities, and
                            who took part.
+    collect                Return what the steps have sampled, of each row up to its end.
     generate               Return up to `max_new_tokens` sampled ids for each prompt, ending with the id `stop` where it
                            was sampled.
     snap_                  Round every entry of the parameters, in place, to the nearest multiple of 1 / grid, a power
@@ -153,6 +176,7 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     qwen3_added_tokens     Return the entries of Qwen3's added tokens, numbered from `first`: 14 special ones, then 12
                            that are not.
     qwen3_definition       Return the contents of Qwen3's tokenizer.json, rebuilt from its BPE ranks.
+    qwen3_json             Return that definition as text; it takes seconds to build, so the last one is remembered.
     load_qwen3_tokenizer   Return Qwen3's tokenizer, a `tokenizers.Tokenizer` of 151,669 tokens, with no network.
 
 Built from the saved cells of chapters/ by scripts/build_library.py.
@@ -174,6 +198,7 @@ from agentrl.repair_mdp import (
     tried_outcomes,
     edit_outcomes,
     submit_outcomes,
+    check_action,
     repair_outcomes,
     check_positive,
     ENDS,
@@ -183,6 +208,7 @@ from agentrl.repair_mdp import (
     rule_policy,
     TabularEpisodes,
     check_policy,
+    check_draws,
     cumulative,
     draw_index,
     sample_episodes,
@@ -202,6 +228,8 @@ from agentrl.repair_mdp import (
 )
 from agentrl.tiny_agent import (
     PIECE_PATTERN,
+    check_numbering,
+    check_strings,
     Vocabulary,
     piece_ids,
     split_controls,
@@ -211,29 +239,38 @@ from agentrl.tiny_agent import (
     uniform_parameter,
     unit_rms,
     look_up,
+    segment_numbers,
     visible_pairs,
     Chunk,
     KeyValueStore,
     CausalAttention,
     TinyBlock,
     TinyLayers,
+    check_batch,
     TinyTrunk,
     TinyAgent,
     pad_rows,
     has_past,
     scored_logits,
+    tempered,
     token_logprobs,
     keep_top,
+    check_transform,
     sampling_distribution,
     sample,
     sequence_entropy,
     KVCache,
+    cached_positions,
     CachedChunk,
     Generation,
     split_generator,
     row_uniforms,
     feed_contexts,
+    check_contexts,
+    check_streams,
+    stop_id,
     sampling_steps,
+    collect,
     generate,
     snap_,
     LabelledBatch,
@@ -247,6 +284,7 @@ from agentrl.tiny_agent import (
     qwen3_ranks,
     qwen3_added_tokens,
     qwen3_definition,
+    qwen3_json,
     load_qwen3_tokenizer,
 )
 
@@ -269,6 +307,7 @@ __all__ = [
     "tried_outcomes",
     "edit_outcomes",
     "submit_outcomes",
+    "check_action",
     "repair_outcomes",
     "check_positive",
     "ENDS",
@@ -278,6 +317,7 @@ __all__ = [
     "rule_policy",
     "TabularEpisodes",
     "check_policy",
+    "check_draws",
     "cumulative",
     "draw_index",
     "sample_episodes",
@@ -295,6 +335,8 @@ __all__ = [
     "advantages_tabular",
     "state_visits",
     "PIECE_PATTERN",
+    "check_numbering",
+    "check_strings",
     "Vocabulary",
     "piece_ids",
     "split_controls",
@@ -304,29 +346,38 @@ __all__ = [
     "uniform_parameter",
     "unit_rms",
     "look_up",
+    "segment_numbers",
     "visible_pairs",
     "Chunk",
     "KeyValueStore",
     "CausalAttention",
     "TinyBlock",
     "TinyLayers",
+    "check_batch",
     "TinyTrunk",
     "TinyAgent",
     "pad_rows",
     "has_past",
     "scored_logits",
+    "tempered",
     "token_logprobs",
     "keep_top",
+    "check_transform",
     "sampling_distribution",
     "sample",
     "sequence_entropy",
     "KVCache",
+    "cached_positions",
     "CachedChunk",
     "Generation",
     "split_generator",
     "row_uniforms",
     "feed_contexts",
+    "check_contexts",
+    "check_streams",
+    "stop_id",
     "sampling_steps",
+    "collect",
     "generate",
     "snap_",
     "LabelledBatch",
@@ -340,5 +391,6 @@ __all__ = [
     "qwen3_ranks",
     "qwen3_added_tokens",
     "qwen3_definition",
+    "qwen3_json",
     "load_qwen3_tokenizer",
 ]

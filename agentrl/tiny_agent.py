@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from importlib.util import find_spec
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PIECE_PATTERN",
+    "check_numbering",
+    "check_strings",
     "Vocabulary",
     "piece_ids",
     "split_controls",
@@ -38,29 +40,38 @@ __all__ = [
     "uniform_parameter",
     "unit_rms",
     "look_up",
+    "segment_numbers",
     "visible_pairs",
     "Chunk",
     "KeyValueStore",
     "CausalAttention",
     "TinyBlock",
     "TinyLayers",
+    "check_batch",
     "TinyTrunk",
     "TinyAgent",
     "pad_rows",
     "has_past",
     "scored_logits",
+    "tempered",
     "token_logprobs",
     "keep_top",
+    "check_transform",
     "sampling_distribution",
     "sample",
     "sequence_entropy",
     "KVCache",
+    "cached_positions",
     "CachedChunk",
     "Generation",
     "split_generator",
     "row_uniforms",
     "feed_contexts",
+    "check_contexts",
+    "check_streams",
+    "stop_id",
     "sampling_steps",
+    "collect",
     "generate",
     "snap_",
     "LabelledBatch",
@@ -74,6 +85,7 @@ __all__ = [
     "qwen3_ranks",
     "qwen3_added_tokens",
     "qwen3_definition",
+    "qwen3_json",
     "load_qwen3_tokenizer",
 ]
 
@@ -81,6 +93,22 @@ __all__ = [
 
 # A newline with the indentation after it; a word, digit or sign with the space before it; any other blank.
 PIECE_PATTERN = re.compile(r"\n *| ?[^\W\d]\w*| ?\d| ?[^\w\s]|\s")
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-numbering
+def check_numbering(ids: dict[str, int], first: int, what: str) -> None:
+    """Raise ValueError, naming the string, where the ids of the strings do not count on from `first`."""
+    for wanted, (string, id) in enumerate(ids.items(), first):
+        if id != wanted:
+            raise ValueError(f"{what} {string!r} has id {id}; ids count on from {first}, so it must be {wanted}")
+
+
+def check_strings(texts: Iterable[str], controls: Sequence[str]) -> None:
+    """Raise TypeError for one string in place of several, ValueError for a control that is empty or given twice."""
+    if isinstance(texts, str) or isinstance(controls, str):
+        raise TypeError("texts and controls are sequences of strings, not one string")
+    if "" in controls or len(set(controls)) < len(controls):
+        raise ValueError(f"controls must be different and not empty; they are {list(controls)}")
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-vocabulary
@@ -91,18 +119,20 @@ class Vocabulary:
     control: dict[str, int]
     piece: dict[str, int]
 
+    def __post_init__(self) -> None:
+        check_numbering(self.control, 0, "control")
+        check_numbering(self.piece, len(self.control) + 16, "piece")
+
     @classmethod
     def build(cls, texts: Iterable[str], controls: Sequence[str] = ()) -> Self:
         """Return a vocabulary of the controls and of every piece and character of the texts.
 
         ValueError for a control that is empty or given twice; a text with a lone surrogate is refused too.
         """
-        if "" in controls or len(set(controls)) < len(controls):
-            raise ValueError(f"controls must be different and not empty; they are {list(controls)}")
+        check_strings(texts, controls)
         pieces = dict.fromkeys(string for text in texts for string in (*PIECE_PATTERN.findall(text), *text))
         "".join(pieces).encode()  # a lone surrogate has no UTF-8 and raises here
-        first = len(controls) + 16
-        return cls({c: id for id, c in enumerate(controls)}, {p: id for id, p in enumerate(pieces, first)})
+        return cls({c: i for i, c in enumerate(controls)}, {p: i for i, p in enumerate(pieces, len(controls) + 16)})
 
     def __len__(self) -> int:
         return len(self.control) + 16 + len(self.piece)
@@ -179,7 +209,7 @@ class TinyAgentConfig:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, int) or value < 1:
+            if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.width % self.heads:
             raise ValueError(f"a width of {self.width} does not divide into {self.heads} heads")
@@ -205,6 +235,26 @@ def look_up(table: Tensor, indices: Tensor, what: str) -> Tensor:
     return torch.nn.functional.embedding(indices, table)
 
 
+# chapters/03-language-models-as-policies.ipynb · cell saved-segments
+def segment_numbers(segments: Tensor) -> Tensor:
+    """Return an attention mask, bool [B, T], or numbers of segments, [B, T], as whole numbers; 0 is padding.
+
+    TypeError for numbers with a fraction; ValueError, naming row and position, for a negative one and for a segment
+    that goes on after a gap, since its tokens would be neighbours in the table and not in the sequence.
+    """
+    if segments.is_floating_point() or segments.is_complex():
+        raise TypeError(f"a mask or numbers of segments must be bool or whole numbers, not {segments.dtype}")
+    numbers = segments.long()
+    begins = numbers[:, 1:] != numbers[:, :-1]
+    met = (numbers[:, 1:, None] == numbers[:, None, :]).tril().any(-1)  # index t of it: token t + 1, among 0 to t
+    wrong = numbers < 0
+    wrong[:, 1:] |= begins & met & (numbers[:, 1:] > 0)
+    for row, position in wrong.nonzero()[:1].tolist():
+        number = int(numbers[row, position])
+        raise ValueError(f"row {row}, position {position}: segment {number} is negative or goes on after a gap")
+    return numbers
+
+
 # chapters/03-language-models-as-policies.ipynb · cell saved-visible
 def visible_pairs(segments: Tensor) -> tuple[Tensor, Tensor]:
     """Return which position sees which, bool [B, T, T], and each token's position in its segment, [B, T].
@@ -228,6 +278,9 @@ class Chunk:
     def store(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values that layer's attention reads, [B, heads, S, D / heads]: here the new ones."""
         return key, value
+
+    def finish(self, ids: Tensor) -> None:
+        """Take note of the ids [B, T] that have gone through all layers: here nothing."""
 
 
 KeyValueStore = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -289,6 +342,15 @@ class TinyLayers(torch.nn.Module):
         return x
 
 
+# chapters/03-language-models-as-policies.ipynb · cell saved-check-batch
+def check_batch(ids: Tensor, segments: Tensor, one_sequence: bool, placed: bool) -> None:
+    """Raise ValueError for segments of another shape, and, with a cache, for packed rows and given positions."""
+    if segments.shape != ids.shape:
+        raise ValueError(f"ids of shape {list(ids.shape)}, but a mask or segments of shape {list(segments.shape)}")
+    if one_sequence and (placed or (segments > 1).any()):
+        raise ValueError("with a cache a row is one sequence: no positions, and no segments but 0 and 1")
+
+
 # chapters/03-language-models-as-policies.ipynb · cell saved-trunk
 class TinyTrunk(TinyLayers):
     """TinyAgent below its head: ids to features.
@@ -306,9 +368,12 @@ class TinyTrunk(TinyLayers):
         cache: "KVCache | None" = None,
     ) -> Tensor:
         """Return what the last block puts out at each position, [B, T, D]."""
-        segments = torch.ones_like(ids) if segments is None else segments.long()
+        segments = torch.ones_like(ids) if segments is None else segment_numbers(segments)
+        check_batch(ids, segments, one_sequence=cache is not None, placed=positions is not None)
         chunk = Chunk(*visible_pairs(segments)) if cache is None else cache.admit(segments > 0)
-        return self.run(ids, chunk.positions if positions is None else positions, chunk)
+        found = self.run(ids, chunk.positions if positions is None else positions, chunk)
+        chunk.finish(ids)
+        return found
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-agent
@@ -338,6 +403,8 @@ def pad_rows(rows: Sequence[Sequence[int]], side: str = "right", fill: int = 0) 
     ids = torch.full((len(rows), width), fill)
     mask = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
+        if wrong := [id for id in row if type(id) is not int]:
+            raise TypeError(f"row {i} holds {wrong[0]!r}; token ids are whole numbers")
         begin = 0 if side == "right" else width - len(row)
         ids[i, begin : begin + len(row)] = torch.tensor(row, dtype=ids.dtype)
         mask[i, begin : begin + len(row)] = True
@@ -347,6 +414,7 @@ def pad_rows(rows: Sequence[Sequence[int]], side: str = "right", fill: int = 0) 
 # chapters/03-language-models-as-policies.ipynb · cell saved-scored-logits
 def has_past(segments: Tensor) -> Tensor:
     """Return where a token follows another one of its own segment, bool [B, T], given `segments` [B, T]."""
+    segments = segment_numbers(segments)
     past = torch.zeros_like(segments, dtype=torch.bool)
     past[:, 1:] = (segments[:, 1:] > 0) & (segments[:, 1:] == segments[:, :-1])
     return past
@@ -355,12 +423,28 @@ def has_past(segments: Tensor) -> Tensor:
 def scored_logits(model: TinyAgent, ids: Tensor, attention_mask: Tensor, mask: Tensor) -> Tensor:
     """Return the logits [N, V] that scored the N tokens where `mask` [B, T] is true, in the order of the table.
 
-    ValueError where a token of the mask is padding or the first of its sequence: nothing scored it.
+    TypeError for a mask that is not bool, ValueError where one of its tokens is padding or the first of its sequence:
+    nothing scored it.
     """
-    unscored = (mask & ~has_past(attention_mask.long())).nonzero().tolist()
+    if mask.dtype != torch.bool or mask.shape != ids.shape:
+        raise TypeError(f"mask must be bool of shape {list(ids.shape)}; it is {mask.dtype} of {list(mask.shape)}")
+    unscored = (mask & ~has_past(attention_mask)).nonzero().tolist()
     if unscored:
         raise ValueError(f"row {unscored[0][0]}, position {unscored[0][1]}: no token before it that could score it")
     return model.logits(model.features(ids, segments=attention_mask)[:, :-1][mask[:, 1:]])
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-tempered
+def tempered(logits: Tensor, temperature: float) -> Tensor:
+    """Return logits / temperature, [..., V]; ValueError where no softmax is defined, as the largest is not finite."""
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature {temperature}: it must be finite and above 0")
+    divided = logits / temperature
+    wrong = ~divided.detach().amax(-1).isfinite()
+    if wrong.any():
+        row = wrong.nonzero()[0].tolist()
+        raise ValueError(f"row {row}: the largest of logits / {temperature} is {divided[wrong][0].max().item()}")
+    return divided
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-token-logprobs
@@ -370,10 +454,10 @@ def token_logprobs(
     """Return the log-probability of each token given those before it, [B, T], 0.0 where there is none.
 
     `attention_mask` [B, T] is bool, or holds the segment numbers of packed rows. With a `mask` [B, T] only the tokens
-    it selects are scored, which is cheaper, and the rest is 0.0.
+    it selects are scored, which is cheaper, and the rest is 0.0. ValueError for a temperature that is not above 0.
     """
-    mask = has_past(attention_mask.long()) if mask is None else mask
-    scored = (scored_logits(model, ids, attention_mask, mask) / temperature).log_softmax(-1)
+    mask = has_past(attention_mask) if mask is None else mask
+    scored = tempered(scored_logits(model, ids, attention_mask, mask), temperature).log_softmax(-1)
     chosen = scored.gather(-1, ids[mask][:, None])[:, 0]
     return torch.zeros(ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen)
 
@@ -384,8 +468,18 @@ def keep_top(ordered: Tensor, top_k: int | None, top_p: float) -> Tensor:
     top = ordered.clone()
     if top_k is not None:
         top[..., top_k:] = 0.0
+    if top_p == 1:
+        return top  # nothing to cut; the comparison below would drop what rounding has lost
     before = top.cumsum(-1) - top
     return torch.where(before < top_p * top.sum(-1, keepdim=True), top, 0.0)
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-transform
+def check_transform(temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> None:
+    """Raise ValueError for a temperature, top_k or top_p that cannot be."""
+    whole = top_k is None or (type(top_k) is int and top_k >= 1)
+    if not (math.isfinite(temperature) and temperature >= 0 and whole and 0 < top_p <= 1):
+        raise ValueError(f"temperature {temperature}, top_k {top_k}, top_p {top_p}: need >= 0, >= 1, in (0, 1]")
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-sampling
@@ -394,14 +488,13 @@ def sampling_distribution(
 ) -> Tensor:
     """Return the probabilities [..., V] that sampling uses: temperature, then top-k, then top-p, renormalised.
 
-    Temperature 0 puts everything on the largest logit. Of equal logits the lower id counts as larger. ValueError for a
-    negative temperature, top_k below 1, top_p outside (0, 1].
+    Temperature 0 puts everything on the largest logit. Of equal logits the lower id counts as larger. ValueError for
+    settings that `check_transform` refuses, and for a row whose largest logit is not finite.
     """
-    if temperature < 0 or (top_k is not None and top_k < 1) or not 0 < top_p <= 1:
-        raise ValueError(f"temperature {temperature}, top_k {top_k}, top_p {top_p}: need >= 0, >= 1, in (0, 1]")
+    check_transform(temperature, top_k, top_p)
+    probabilities = tempered(logits, temperature or 1.0).softmax(-1)
     if temperature == 0:
         return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
-    probabilities = (logits / temperature).softmax(-1)
     if top_k is None and top_p == 1:
         return probabilities
     ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
@@ -414,10 +507,17 @@ def sampling_distribution(
 def sample(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     """Return ids [...]: the first whose cumulative probability exceeds the uniform number, of `probabilities` [..., V].
 
-    `uniforms` [...] lie in [0, 1). An id of probability 0 is never returned.
+    `uniforms` [...] lie in [0, 1). An id of probability 0 is never returned. ValueError, naming the row, for a uniform
+    number outside, or where nothing can be drawn.
     """
+    if uniforms.shape != probabilities.shape[:-1]:
+        raise ValueError(f"uniforms of shape {list(uniforms.shape)} for {list(probabilities.shape[:-1])} distributions")
     cumulative = probabilities.cumsum(-1)
-    return (cumulative <= uniforms[..., None] * cumulative[..., -1:]).sum(-1)
+    total = cumulative[..., -1]
+    if (wrong := ~(total.isfinite() & (total > 0) & (uniforms >= 0) & (uniforms < 1))).any():
+        row, u, mass = wrong.nonzero()[0].tolist(), uniforms[wrong][0].item(), total[wrong][0].item()
+        raise ValueError(f"row {row}: u = {u} must lie in [0, 1), the total {mass} be finite and above 0")
+    return (cumulative <= uniforms[..., None] * total[..., None]).sum(-1)
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-entropy
@@ -435,7 +535,7 @@ def sequence_entropy(model: TinyAgent, ids: Tensor, attention_mask: Tensor, mask
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-cache
 class KVCache:
-    """Keys and values of the tokens that each row has fed so far, in the slot of the token's position.
+    """Keys and values of the tokens that each row has fed so far, in the slot of the token's position; also their ids.
 
     `lengths` [B] counts them. `length` slots a row, `model.config.max_positions` if not given. Use without gradients.
     """
@@ -445,30 +545,42 @@ class KVCache:
         slots = config.max_positions if length is None else length
         shape = (config.layers, batch, config.heads, slots, config.width // config.heads)
         self.keys, self.values = torch.zeros(2, *shape, dtype=model.tokens.dtype)
+        self.ids = torch.zeros(batch, slots, dtype=torch.int64)
         self.lengths = torch.zeros(batch, dtype=torch.int64)
 
     def keep(self, rows: list[int]) -> None:
         """Drop every row but these; they take the places 0, 1, and so on."""
-        self.keys, self.values, self.lengths = self.keys[:, rows], self.values[:, rows], self.lengths[rows]
+        self.keys, self.values = self.keys[:, rows], self.values[:, rows]
+        self.ids, self.lengths = self.ids[rows], self.lengths[rows]
 
     def admit(self, real: Tensor) -> "CachedChunk":
-        """Make room for new tokens, bool [B, T]: true where there is one, padding at the right of each row."""
+        """Return a place for new tokens, bool [B, T]: true where there is one, padding at the right of each row."""
         return CachedChunk(self, real)
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-cached-positions
+def cached_positions(cache: KVCache, real: Tensor) -> Tensor:
+    """Return the positions of new tokens, [B, T], 0 for padding; ValueError where the cache cannot take them."""
+    if len(real) != len(cache.lengths):
+        raise ValueError(f"{len(real)} rows for a cache of {len(cache.lengths)}")
+    if (real[:, 1:] & ~real[:, :-1]).any():
+        raise ValueError("padding before a new token: with a cache it stands at the right")
+    positions = torch.where(real, cache.lengths[:, None] + torch.arange(real.shape[1]), 0)
+    if real.any() and (full := int(positions.max())) >= cache.keys.shape[3]:
+        raise ValueError(f"a row needs {full + 1} slots; the cache has {cache.keys.shape[3]}")
+    return positions
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-cached-chunk
 class CachedChunk(Chunk):
-    """New tokens that see what a cache holds of their rows, and one another, and go into it."""
+    """New tokens that see what a cache holds of their rows, and one another; `finish` adds them to its lengths."""
 
     def __init__(self, cache: KVCache, real: Tensor) -> None:
-        if (real[:, 1:] & ~real[:, :-1]).any():
-            raise ValueError("padding before a new token: with a cache it stands at the right")
-        positions = torch.where(real, cache.lengths[:, None] + torch.arange(real.shape[1]), 0)
-        if (full := int(positions.max())) >= cache.keys.shape[3]:
-            raise ValueError(f"a row needs {full + 1} slots; the cache has {cache.keys.shape[3]}")
+        positions = cached_positions(cache, real)
         self.cache, self.real, self.at = cache, real, (real.nonzero()[:, 0], positions[real])
-        cache.lengths = cache.lengths + real.sum(1)
-        super().__init__(torch.arange(int(cache.lengths.max())) <= positions[:, :, None], positions)
+        self.lengths = cache.lengths + real.sum(1)
+        slots = max(self.lengths.tolist(), default=0)
+        super().__init__(torch.arange(slots) <= positions[:, :, None], positions)
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write the new keys and values of a layer and return all that it has."""
@@ -477,13 +589,22 @@ class CachedChunk(Chunk):
             table.transpose(1, 2)[self.at] = new.transpose(1, 2)[self.real]
         return tables[0][:, :, : self.visible.shape[-1]], tables[1][:, :, : self.visible.shape[-1]]
 
+    def finish(self, ids: Tensor) -> None:
+        """Write the ids [B, T] into the cache and count them: only now do its rows hold the new tokens."""
+        self.cache.ids[self.at] = ids[self.real]
+        self.cache.lengths = self.lengths
+
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-generate
 class Generation(NamedTuple):
-    """What `generate` wrote for each prompt: its ids, and their log-probabilities under what it sampled from."""
+    """What `generate` wrote for each prompt: ids, their log-probabilities under what it sampled from, and how it ended.
+
+    `stopped` is true where the stop token was sampled; elsewhere the row was cut off.
+    """
 
     ids: list[list[int]]
     logprobs: list[list[float]]
+    stopped: list[bool]
 
 
 def split_generator(source: torch.Generator, count: int) -> list[torch.Generator]:
@@ -500,13 +621,41 @@ def row_uniforms(streams: Sequence[torch.Generator], count: int) -> Tensor:
 # chapters/03-language-models-as-policies.ipynb · cell saved-feed
 def feed_contexts(model: TinyAgent, contexts: Sequence[Sequence[int]], cache: KVCache) -> Tensor:
     """Return the features at the last token of each context, [B, D], after feeding what the cache does not hold."""
+    ids, real = pad_rows(new := [c[held:] for c, held in zip(contexts, cache.lengths.tolist(), strict=True)])
+    return model.features(ids, segments=real, cache=cache)[torch.arange(len(new)), real.sum(1) - 1]
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-check-contexts
+def check_contexts(contexts: Sequence[Sequence[int]], new: int, cache: KVCache) -> None:
+    """Raise ValueError, naming the row, where the cache does not go with a context or lacks room for `new` tokens."""
     if len(contexts) != len(cache.lengths):
         raise ValueError(f"{len(contexts)} contexts for a cache of {len(cache.lengths)} rows")
-    new = [context[held:] for context, held in zip(contexts, cache.lengths.tolist(), strict=True)]
-    if empty := [row for row, tokens in enumerate(new) if not tokens]:
-        raise ValueError(f"row {empty[0]}: the cache holds its whole context, or the context is empty")
-    ids, real = pad_rows(new)
-    return model.features(ids, segments=real, cache=cache)[torch.arange(len(new)), real.sum(1) - 1]
+    slots = cache.keys.shape[3]
+    for row, (context, held) in enumerate(zip(contexts, cache.lengths.tolist(), strict=True)):
+        pairs = zip(context, cache.ids[row, :held].tolist(), strict=False)
+        if other := [place for place, (one, kept) in enumerate(pairs) if one != kept]:
+            raise ValueError(f"row {row}: the cache holds another context; they differ at position {other[0]}")
+        if len(context) <= held:
+            raise ValueError(f"row {row}: the cache holds its whole context, or the context is empty")
+        if (needed := len(context) + new - 1) > slots:  # the last token is never fed
+            given = f"a context of {len(context)} ids and {new} new tokens"
+            raise ValueError(f"row {row}: {given} need {needed} slots; the cache has {slots}")
+
+
+# chapters/03-language-models-as-policies.ipynb · cell saved-check-streams
+def check_streams(contexts: int, streams: Sequence[torch.Generator], new: int) -> None:
+    """Raise TypeError or ValueError where the streams or the number of new tokens do not go with the contexts."""
+    if isinstance(streams, torch.Generator):
+        raise TypeError("streams is one generator; give one for each row, as split_generator makes them")
+    if contexts != len(streams) or new < 1:
+        raise ValueError(f"{contexts} contexts, {len(streams)} streams, {new} new tokens: too few")
+
+
+def stop_id(model: TinyAgent, stop: int | None) -> int:
+    """Return the id that ends a row, -1 for none; ValueError for what is no id of the vocabulary."""
+    if stop is not None and (type(stop) is not int or not 0 <= stop < model.config.vocab_size):
+        raise ValueError(f"stop is {stop!r}; it must be one id of the vocabulary, or None for never")
+    return -1 if stop is None else stop
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-sampling-steps
@@ -514,8 +663,6 @@ def sampling_steps(
     model: TinyAgent, contexts: Sequence[Sequence[int]], uniforms: Tensor, stop: int, cache: KVCache, transform: dict
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield for each step the ids sampled with `uniforms` [B, steps], their log-probabilities, and who took part."""
-    if len(contexts) != len(uniforms) or not uniforms.numel():
-        raise ValueError(f"{len(contexts)} contexts, {len(uniforms)} streams, {uniforms.shape[1]} new tokens: too few")
     state = feed_contexts(model, contexts, cache)
     alive = torch.ones(len(uniforms), dtype=torch.bool)
     for left, drawn in zip(range(uniforms.shape[1])[::-1], uniforms.T, strict=True):
@@ -528,6 +675,14 @@ def sampling_steps(
         state = model.features(chosen[:, None], segments=alive[:, None], cache=cache)[:, 0]
 
 
+# chapters/03-language-models-as-policies.ipynb · cell saved-collect
+def collect(steps: Iterable[tuple[Tensor, Tensor, Tensor]], stop: int) -> Generation:
+    """Return what the steps have sampled, of each row up to its end."""
+    table, scores, alive = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
+    ids, logprobs = ([row[k].tolist() for row, k in zip(t, alive, strict=True)] for t in (table, scores))
+    return Generation(ids, logprobs, [row[-1] == stop for row in ids])
+
+
 # chapters/03-language-models-as-policies.ipynb · cell saved-generate-all
 @torch.no_grad()
 def generate(
@@ -535,20 +690,21 @@ def generate(
     prompts: Sequence[Sequence[int]],
     streams: Sequence[torch.Generator],
     max_new_tokens: int,
-    stop: int = -1,
+    stop: int | None = None,
     cache: KVCache | None = None,
-    **transform: float,
+    **transform: Any,
 ) -> Generation:
     """Return up to `max_new_tokens` sampled ids for each prompt, ending with the id `stop` where it was sampled.
 
     Each row takes `max_new_tokens` uniform numbers from its own stream, so that it samples the same in any batch.
-    `transform` goes to `sampling_distribution`. With a `cache` the prompts are the whole contexts of its rows.
+    `transform` goes to `sampling_distribution`. With a `cache` the prompts are the whole contexts of its rows. What
+    cannot be done is refused before anything is fed or drawn.
     """
-    cache = KVCache(model, len(prompts)) if cache is None else cache
-    uniforms = row_uniforms(streams, max_new_tokens)
-    steps = list(sampling_steps(model, prompts, uniforms, stop, cache, transform))
-    ids, logprobs, alive = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
-    return Generation(*([row[k].tolist() for row, k in zip(t, alive, strict=True)] for t in (ids, logprobs)))
+    end, cache = stop_id(model, stop), KVCache(model, len(prompts)) if cache is None else cache
+    check_transform(**transform)
+    check_streams(len(prompts), streams, max_new_tokens)
+    check_contexts(prompts, max_new_tokens, cache)
+    return collect(sampling_steps(model, prompts, row_uniforms(streams, max_new_tokens), end, cache, transform), end)
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-snap
@@ -689,6 +845,13 @@ def qwen3_definition(ranks: bytes) -> dict[str, Any]:
     return {**head, **parts, "model": model}
 
 
+# chapters/03-language-models-as-policies.ipynb · cell qwen-json
+@lru_cache(maxsize=1)
+def qwen3_json(ranks: bytes) -> str:
+    """Return that definition as text; it takes seconds to build, so the last one is remembered."""
+    return json.dumps(qwen3_definition(ranks))
+
+
 # chapters/03-language-models-as-policies.ipynb · cell qwen-load
 def load_qwen3_tokenizer() -> "Tokenizer":
     """Return Qwen3's tokenizer, a `tokenizers.Tokenizer` of 151,669 tokens, with no network.
@@ -704,6 +867,5 @@ def load_qwen3_tokenizer() -> "Tokenizer":
         raise ModuleNotFoundError(f"no package {error.name}: pip install tokenizers") from error
     cached = try_to_load_from_cache("Qwen/Qwen3-0.6B", "tokenizer.json")
     text = Path(cached).read_bytes() if isinstance(cached, str) else b""
-    if hashlib.sha256(text).hexdigest() != QWEN3_SHA256["tokenizer.json"]:
-        text = json.dumps(qwen3_definition(qwen3_ranks())).encode()
-    return Tokenizer.from_str(text.decode())
+    unchanged = hashlib.sha256(text).hexdigest() == QWEN3_SHA256["tokenizer.json"]
+    return Tokenizer.from_str(text.decode() if unchanged else qwen3_json(qwen3_ranks()))

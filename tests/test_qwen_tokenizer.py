@@ -156,6 +156,15 @@ class TestLoading:
         monkeypatch.setattr(socket, "getaddrinfo", refuse)
         assert arl.load_qwen3_tokenizer().token_to_id("</think>") == 151_668
 
+    def test_builds_the_definition_once_and_gives_a_fresh_tokenizer_each_time(
+        self, qwen: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert qwen.get_vocab_size() == 151_669  # it has been built by now
+        monkeypatch.setattr(tiny_agent, "bpe_merges", refuse)
+        one, other = arl.load_qwen3_tokenizer(), arl.load_qwen3_tokenizer()
+        one.encode_special_tokens = True
+        assert not other.encode_special_tokens
+
     def test_takes_an_unchanged_copy_from_the_cache(
         self, qwen: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from agentrl.notation import DTYPE, generator
 from agentrl.tiny_agent import (
     CachedChunk,
+    Generation,
     KVCache,
     TinyAgent,
     TinyAgentConfig,
@@ -141,6 +142,20 @@ class TestTokenizer:
         with pytest.raises(ValueError, match="controls must be different and not empty"):
             TinyTokenizer.build(TEXTS, controls)
 
+    def test_one_string_in_place_of_several_is_an_error(self) -> None:
+        with pytest.raises(TypeError, match="not one string"):
+            TinyTokenizer.build("abc")
+        with pytest.raises(TypeError, match="not one string"):
+            TinyTokenizer.build(["abc"], "<a>")
+
+    @pytest.mark.parametrize(
+        ("control", "piece", "named"),
+        [({"<a>": 5}, {}, "control '<a>' has id 5"), ({"<a>": 0}, {"b": 17, "c": 17}, "piece 'c' has id 17")],
+    )
+    def test_ids_given_by_hand_have_to_count_on(self, control: dict, piece: dict, named: str) -> None:
+        with pytest.raises(ValueError, match=named):
+            TinyTokenizer(control, piece)
+
     def test_ids_do_not_depend_on_the_order_of_sets(self) -> None:
         assert TinyTokenizer.build(iter(TEXTS), CONTROLS) == TOKENIZER
 
@@ -248,6 +263,7 @@ class TestModel:
             ({"vocab_size": 0}, "vocab_size is 0"),
             ({"vocab_size": 5, "layers": -1}, "layers is -1"),
             ({"vocab_size": 5, "width": 2.5}, "width is 2.5"),
+            ({"vocab_size": True}, "vocab_size is True"),
             ({"vocab_size": 5, "width": 10}, "width of 10"),
         ],
     )
@@ -314,6 +330,11 @@ class TestModel:
         with pytest.raises(ValueError, match="side is 'centre'"):
             pad_rows([[1]], "centre")
 
+    @pytest.mark.parametrize("wrong", [1.5, True, "a", None])
+    def test_rows_of_other_things_than_ids_are_errors_that_show_them(self, wrong: Any) -> None:
+        with pytest.raises(TypeError, match=f"row 1 holds {wrong!r}; token ids are whole numbers"):
+            pad_rows([[1], [2, wrong]])
+
 
 class TestCache:
     @given(id_rows, st.lists(st.integers(1, 5), min_size=1, max_size=6))
@@ -358,6 +379,32 @@ class TestCache:
                 MODEL(random_ids(2, 2), segments=torch.tensor([[0, 1], [1, 1]]), cache=cache)
         assert cache.lengths.tolist() == [4, 4]
         assert torch.equal(cache.keys, keys)
+
+    def test_an_id_that_does_not_exist_leaves_the_cache_as_it_was(self) -> None:
+        cache = KVCache(MODEL, 1)
+        with torch.no_grad():
+            MODEL(as_row([1, 2]), cache=cache)
+            with pytest.raises(ValueError, match="no token id 99"):
+                MODEL(as_row([99]), cache=cache)
+            assert cache.lengths.tolist() == [2]
+            assert gap(MODEL(as_row([3]), cache=cache)[:, -1], MODEL(as_row([1, 2, 3]))[:, -1]) < 1e-12
+
+    def test_positions_packed_rows_and_other_numbers_of_rows_are_refused(self) -> None:
+        cache, ids = KVCache(MODEL, 2), random_ids(2, 4)
+        with pytest.raises(ValueError, match="with a cache a row is one sequence"):
+            MODEL(ids, positions=torch.tensor([[3, 2, 1, 0]] * 2), cache=cache)
+        with pytest.raises(ValueError, match="with a cache a row is one sequence"):
+            MODEL(ids, segments=torch.tensor([[1, 1, 2, 2], [1, 1, 1, 1]]), cache=cache)
+        with pytest.raises(ValueError, match="1 rows for a cache of 2"):
+            MODEL(ids[:1], cache=cache)
+        assert cache.lengths.tolist() == [0, 0]
+
+    def test_it_knows_the_ids_of_its_rows(self) -> None:
+        cache = KVCache(MODEL, 2)
+        with torch.no_grad():
+            MODEL(torch.tensor([[1, 2, 0], [3, 4, 5]]), segments=torch.tensor([[1, 1, 0], [1, 1, 1]]), cache=cache)
+            MODEL(torch.tensor([[6], [7]]), cache=cache)
+        assert [row[:n].tolist() for row, n in zip(cache.ids, cache.lengths, strict=True)] == [[1, 2, 6], [3, 4, 5, 7]]
 
     def test_padding_is_not_written(self) -> None:
         cache = KVCache(MODEL, 2, 8)
@@ -428,11 +475,47 @@ class TestScoring:
         with torch.no_grad():
             model.head.mul_(5)
             logprobs = token_logprobs(model, every, everywhere(every)).sum(1)
-            mask = has_past(everywhere(every).long())
+            mask = has_past(everywhere(every))
             entropies = sequence_entropy(model, every, everywhere(every), mask)
         chances = logprobs.exp()
         assert chances.sum().item() == pytest.approx(1, abs=1e-12)
         assert (chances * entropies).sum().item() == pytest.approx(-(chances * logprobs).sum().item(), abs=1e-12)
+
+    @pytest.mark.parametrize("wrong", [0, -1.0, math.nan, math.inf])
+    def test_a_temperature_at_which_there_are_no_logprobs_is_refused(self, wrong: float) -> None:
+        ids = random_ids(1, 4)
+        with pytest.raises(ValueError, match=f"temperature {wrong}: it must be finite and above 0"):
+            token_logprobs(MODEL, ids, everywhere(ids), temperature=wrong)
+
+    @pytest.mark.parametrize("dtype", [torch.int64, DTYPE])
+    def test_a_mask_of_numbers_is_refused_instead_of_used_as_indices(self, dtype: torch.dtype) -> None:
+        ids = random_ids(2, 4)
+        mask = has_past(everywhere(ids))
+        for score in (scored_logits, token_logprobs, sequence_entropy):
+            with pytest.raises(TypeError, match=r"mask must be bool of shape \[2, 4\]; it is torch\."):
+                score(MODEL, ids, everywhere(ids), mask.to(dtype))
+            with pytest.raises(TypeError, match=r"of \[1, 4\]"):
+                score(MODEL, ids, everywhere(ids), mask[:1])
+
+    @pytest.mark.parametrize(
+        ("wrong", "position"), [([1, 1, 0, 1], 3), ([1, 2, 1, 1], 2), ([-1, -1, -1, -1], 0), ([0, 2, 0, 2], 3)]
+    )
+    def test_segments_with_holes_or_below_zero_are_refused_by_row_and_position(
+        self, wrong: list[int], position: int
+    ) -> None:
+        ids, segments = random_ids(2, 4), torch.tensor([[1, 1, 1, 1], wrong])
+        message = f"row 1, position {position}: segment {wrong[position]} is negative or goes on after a gap"
+        with pytest.raises(ValueError, match=message):
+            MODEL(ids, segments=segments)
+        with pytest.raises(ValueError, match=message):
+            token_logprobs(MODEL, ids, segments)
+
+    def test_an_additive_mask_and_one_of_another_shape_are_refused(self) -> None:
+        ids = random_ids(2, 4)
+        with pytest.raises(TypeError, match=r"must be bool or whole numbers, not torch\.float64"):
+            token_logprobs(MODEL, ids, torch.zeros(2, 4, dtype=DTYPE))
+        with pytest.raises(ValueError, match=r"ids of shape \[2, 4\], but a mask or segments of shape \[1, 4\]"):
+            MODEL(ids, segments=everywhere(ids)[:1])
 
     def test_a_row_without_selected_tokens_has_entropy_zero(self) -> None:
         ids = random_ids(2, 4)
@@ -497,6 +580,35 @@ class TestSampling:
         with pytest.raises(ValueError, match=f"{name} {value}"):
             sampling_distribution(torch.zeros(3), **wrong)
 
+    @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e-320])
+    def test_a_temperature_that_leaves_no_distribution_is_refused(self, wrong: float) -> None:
+        with pytest.raises(ValueError, match=f"{wrong}"):
+            sampling_distribution(torch.tensor([1.0, 2.0, 0.0], dtype=DTYPE), wrong)
+
+    @pytest.mark.parametrize("temperature", [0, 1])
+    @pytest.mark.parametrize("row", [[1.0, math.nan], [math.inf, 1.0], [-math.inf, -math.inf]])
+    def test_logits_without_a_finite_largest_one_are_refused_by_row(self, row: list[float], temperature: float) -> None:
+        with pytest.raises(ValueError, match=r"row \[1\]: the largest"):
+            sampling_distribution(torch.tensor([[0.0, -math.inf], row], dtype=DTYPE), temperature)
+
+    def test_without_top_p_no_token_is_dropped_however_improbable(self) -> None:
+        logits = torch.tensor([0.0, -45.0], dtype=DTYPE)
+        assert gap(sampling_distribution(logits, top_k=2).log(), logits) < 1e-12
+
+    @pytest.mark.parametrize("u", [1.0, -0.1, math.nan, 2.0])
+    def test_a_uniform_number_outside_the_unit_interval_is_refused_by_row(self, u: float) -> None:
+        with pytest.raises(ValueError, match=r"row \[1\]: u = "):
+            sample(torch.full((2, 3), 1 / 3, dtype=DTYPE), torch.tensor([0.5, u], dtype=DTYPE))
+
+    @pytest.mark.parametrize("row", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
+    def test_a_row_from_which_nothing_can_be_drawn_is_refused(self, row: list[float]) -> None:
+        with pytest.raises(ValueError, match=r"row \[1\]: .* the total "):
+            sample(torch.tensor([[0.5, 0.5], row], dtype=DTYPE), torch.tensor([0.5, 0.5], dtype=DTYPE))
+
+    def test_one_uniform_number_is_needed_for_each_distribution(self) -> None:
+        with pytest.raises(ValueError, match=r"uniforms of shape \[1\] for \[4\] distributions"):
+            sample(torch.full((4, 3), 1 / 3, dtype=DTYPE), torch.tensor([0.5], dtype=DTYPE))
+
     @given(distributions, st.floats(0, 1, exclude_max=True), st.integers(1, 8))
     def test_a_token_of_probability_zero_is_never_sampled(self, logits: Tensor, u: float, k: int) -> None:
         probabilities = sampling_distribution(logits, top_k=k)
@@ -560,10 +672,13 @@ class TestGenerate:
             assert len(ids) == len(logprobs)
             assert 2 not in ids[:-1]
             assert len(ids) == 9 or ids[-1] == 2
+        assert made.stopped == [ids[-1] == 2 for ids in made.ids]
+        assert {True, False} == set(made.stopped)
 
     def test_without_a_stop_token_every_row_has_full_length(self) -> None:
         made = generate(MODEL, self.prompts, split_generator(generator(9), 4), 6)
         assert [len(ids) for ids in made.ids] == [6] * 4
+        assert made.stopped == [False] * 4
 
     def test_turns_with_a_cache_are_turns_from_scratch(self) -> None:
         def play(cached: bool) -> tuple[list[list[int]], list[list[float]]]:
@@ -590,10 +705,12 @@ class TestGenerate:
     def test_a_context_with_nothing_new_and_one_that_is_too_long_are_errors(self) -> None:
         with pytest.raises(ValueError, match="row 1: the cache holds its whole context, or the context is empty"):
             generate(MODEL, [[1], []], split_generator(generator(0), 2), 2)
-        with pytest.raises(ValueError, match="a row needs 25 slots; the cache has 24"):
+        with pytest.raises(
+            ValueError, match="row 0: a context of 20 ids and 6 new tokens need 25 slots; the cache has 24"
+        ):
             generate(MODEL, [[1] * 20], split_generator(generator(0), 1), 6)
 
-    @pytest.mark.parametrize(("prompts", "streams", "tokens"), [(0, 0, 3), (2, 1, 3), (1, 2, 3), (1, 1, 0)])
+    @pytest.mark.parametrize(("prompts", "streams", "tokens"), [(0, 1, 3), (2, 1, 3), (1, 2, 3), (1, 1, 0), (1, 1, -1)])
     def test_prompts_without_streams_and_no_tokens_are_errors_that_count_them(
         self, prompts: int, streams: int, tokens: int
     ) -> None:
@@ -610,6 +727,60 @@ class TestGenerate:
 
         assert firsts() == firsts()
         assert len(set(firsts())) == 50
+
+    def test_no_prompts_give_nothing(self) -> None:
+        assert generate(MODEL, [], [], 3) == Generation([], [], [])
+
+    def test_one_generator_for_all_rows_is_an_error(self) -> None:
+        streams: Any = generator(0)
+        with pytest.raises(TypeError, match="one generator; give one for each row"):
+            generate(MODEL, [[1]], streams, 2)
+
+    @pytest.mark.parametrize("stop", [-1, 11, True, 2.0, [3, 4]])
+    def test_a_stop_that_is_no_id_of_the_vocabulary_is_an_error(self, stop: Any) -> None:
+        with pytest.raises(ValueError, match=r"stop is .*; it must be one id of the vocabulary, or None"):
+            generate(MODEL, [[1]], split_generator(generator(0), 1), 2, stop=stop)
+
+    def test_a_cache_of_another_context_is_an_error_that_names_row_and_position(self) -> None:
+        cache = KVCache(MODEL, 2)
+        made = generate(MODEL, [[1, 2, 3], [4]], split_generator(generator(1), 2), 3, cache=cache)
+        held = [[1, 2, 3, *made.ids[0]], [4, *made.ids[1]]]
+        before = cache.lengths.clone()
+        other = [held[0] + [5], [4, *made.ids[1][:-2], (made.ids[1][-2] + 1) % 11, 5, 5]]
+        with pytest.raises(ValueError, match="row 1: the cache holds another context; they differ at position 2"):
+            generate(MODEL, other, split_generator(generator(2), 2), 2, cache=cache)
+        assert torch.equal(cache.lengths, before)
+        assert len(generate(MODEL, held, split_generator(generator(2), 2), 2, cache=cache).ids) == 2
+
+    def test_whether_the_cache_has_room_does_not_hang_on_the_draw(self) -> None:
+        for seed in range(20):
+            with pytest.raises(ValueError, match="need 25 slots; the cache has 24"):
+                generate(MODEL, [[1] * 18], split_generator(generator(seed), 1), 8, stop=3)
+        assert generate(MODEL, [[1] * 24], split_generator(generator(0), 1), 1).stopped == [False]
+
+    @pytest.mark.parametrize(
+        ("given", "error"),
+        [
+            ({"temperature": -1}, ValueError),
+            ({"temperature": math.nan}, ValueError),
+            ({"top_p": 0}, ValueError),
+            ({"top_k": 2.5}, ValueError),
+            ({"temprature": 0.5}, TypeError),
+            ({"max_new_tokens": 0}, ValueError),
+            ({"prompts": [[1, 99]]}, ValueError),
+            ({"prompts": [[1, 2.5]]}, TypeError),
+        ],
+    )
+    def test_a_request_that_is_refused_leaves_the_cache_as_it_was(self, given: dict, error: type) -> None:
+        cache, streams = KVCache(MODEL, 1), split_generator(generator(0), 1)
+        with pytest.raises(error):
+            generate(
+                **{"model": MODEL, "prompts": [[1]], "streams": streams, "max_new_tokens": 3, "cache": cache, **given}
+            )
+        assert cache.lengths.tolist() == [0]
+        assert generate(MODEL, [[1]], split_generator(generator(0), 1), 3, cache=cache).ids == [
+            *generate(MODEL, [[1]], split_generator(generator(0), 1), 3).ids
+        ]
 
     def test_nothing_generated_carries_a_gradient(self) -> None:
         cache = KVCache(MODEL, 1)
@@ -661,7 +832,7 @@ class TestTraining:
     def test_a_warm_start_lowers_the_loss_and_leaves_the_weights_on_the_grid(self) -> None:
         model = TinyAgent(CONFIG, generator(0))
         ids = torch.arange(10).repeat(4, 1)
-        losses = warm_start(model, [(ids, everywhere(ids), has_past(everywhere(ids).long()))] * 30, grid=2**14)
+        losses = warm_start(model, [(ids, everywhere(ids), has_past(everywhere(ids)))] * 30, grid=2**14)
         assert losses[-1] < 0.5 * losses[0]
         assert losses[0] == pytest.approx(math.log(11), abs=1)
         for parameter in model.parameters():

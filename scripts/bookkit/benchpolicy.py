@@ -21,7 +21,6 @@ BASE = "TinyAgent"
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 WORK = ("generate", "train")
 LEARNING_RATE = 2e-3
-NEVER = -1
 MISSING = "transformers is not installed, so TinyAgent stands alone: pip install '.[labs]'"
 
 
@@ -141,7 +140,7 @@ def tiny_agent(shape: Shape, dtype: str) -> Contender:
 
     def generate() -> int:
         streams = arl.split_generator(arl.generator(1), shape.rows)
-        return sum(map(len, arl.generate(model, prompts, streams, shape.new, stop=NEVER).ids))
+        return sum(map(len, arl.generate(model, prompts, streams, shape.new).ids))
 
     def train() -> int:
         optimizer.zero_grad()
