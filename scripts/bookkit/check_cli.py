@@ -135,7 +135,7 @@ def make_engine(plan: Plan, options: Options, pins: Mapping[str, str]) -> Engine
         return KernelEngine(pins, limits)
     if options.spawn:
         return SpawnEngine(pins, limits)
-    return ForkEngine(pins, limits, lambda job: job.texts)
+    return ForkEngine(pins, limits)
 
 
 def overrides(pairs: list[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ SETS_VARIABLES = re.compile(
     r"|\bunsetenv\b|^\s*%env\b",
     re.MULTILINE,
 )
-
-Texts = Callable[[Job], Iterable[str]]
 
 
 def wanted_modules(texts: Iterable[str]) -> list[str]:
@@ -145,8 +143,8 @@ class ForkServer:
 class ForkEngine:
     """Runs each notebook in a fork of a server that has imported what the cells will import."""
 
-    def __init__(self, pins: Mapping[str, str], limits: Limits, texts: Texts) -> None:
-        self.limits, self.texts = limits, texts
+    def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
+        self.limits = limits
         self.servers = {kind: ForkServer(pins) for kind in KINDS}
         self.open: set[socket.socket] = set()
 
@@ -164,9 +162,8 @@ class ForkEngine:
 
     def _needs(self, job: Job) -> tuple[str, list[str]]:
         """Return the kind of server that a job needs and what that is to import."""
-        texts = list(self.texts(job))
-        kind = kind_of(texts)
-        return kind, [] if kind == "none" else wanted_modules(texts)
+        kind = kind_of(job.texts)
+        return kind, [] if kind == "none" else wanted_modules(job.texts)
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job in a fork."""

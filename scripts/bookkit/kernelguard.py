@@ -7,13 +7,13 @@ when the pipe closes, the checker wants an end or is dead, and the kernel's scra
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 
 from . import supervisor
 
@@ -50,15 +50,9 @@ def main() -> int:
 def _start(kernel: list[str]) -> int:
     """Start the kernel, which dies with this process where Linux sees to that and notices its death elsewhere."""
     environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}
+    die = partial(supervisor.hear_of_parents_death, signal.SIGKILL)
     # This process has one thread, so that running code between fork and exec is safe.
-    return subprocess.Popen(
-        kernel, env=environment, stdin=subprocess.DEVNULL, preexec_fn=_die_with_the_guard, umask=UMASK
-    ).pid
-
-
-def _die_with_the_guard() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return subprocess.Popen(kernel, env=environment, stdin=subprocess.DEVNULL, preexec_fn=die, umask=UMASK).pid
 
 
 if __name__ == "__main__":

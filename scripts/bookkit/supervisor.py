@@ -340,10 +340,10 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def hear_of_parents_death() -> None:
-    """On Linux, get SIGTERM when the process that forked this one ends (which must have one thread only)."""
+def hear_of_parents_death(number: int = signal.SIGTERM) -> None:
+    """On Linux, get this signal when the process that forked this one ends (which must have one thread only)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _abandon(*_: Any) -> NoReturn:

@@ -67,7 +67,7 @@ def record(root: Path, jobs: int) -> None:
     """Run every chapter of a planted book under what the checker pins and write down what it prints."""
     plan = make_plan(root, [], remember=False)
     limits = Limits(timeout=TIMEOUT, memory=usable_memory())
-    engine = ForkEngine(pinned(), limits, lambda job: [cell.source for cell in job.chapter.code_cells])
+    engine = ForkEngine(pinned(), limits)
     try:
         engine.prepare(plan.jobs)
         with ThreadPoolExecutor(jobs) as pool:
