@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help check test read lint library update figures determinism bench lock clean
+.PHONY: help check test peers read lint library update figures determinism bench lock clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -11,6 +11,9 @@ PY := $(VENV)/bin/python
 # JupyterLab refuses to run as root, as which containers do, unless told.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 STAMP := $(VENV)/.built-from-lock
+RESOLVE = $(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --no-emit-index-url \
+    --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate pyproject.toml
+PLAIN_TORCH := s/^\(torch==[0-9.]*\)+cpu$$/\1/
 # A heading before each step.
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
@@ -48,6 +51,10 @@ test: $(STAMP) ## everything: the library, the chapters without the cache, the l
 	$(call say,Tests of the tools$(,) the library and the book)
 	@$(PY) -m pytest
 
+peers: $(STAMP) ## add the other trainers that tests compare with; without them those tests are skipped
+	$(call say,Adding requirements-peers.txt to $(VENV): half a minute$(,) 300 MB)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements-peers.txt
+
 read: $(STAMP) ## open the chapters in JupyterLab
 	@$(PY) -m jupyterlab $(AS_ROOT) --notebook-dir . --LabApp.default_url=/lab/tree/chapters/00-notation.ipynb
 
@@ -72,11 +79,14 @@ bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and n
 	@$(PY) scripts/bench.py --growth 5,50,200 --rounds 1
 	@$(PY) scripts/bench.py --policy --rounds 7
 
-lock: ## resolve pyproject.toml anew into requirements.lock (needs pip-tools)
-	@$(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --extra book --extra dev --extra labs \
-	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate \
-	    --constraint constraints.txt --output-file requirements.lock pyproject.toml
-	@sed -i.bak 's/^\(torch==[0-9.]*\)+cpu$$/\1/' requirements.lock && rm requirements.lock.bak
+# Of the peers' requirements only those are kept that the lock does not have: installed without looking at
+# dependencies, they cannot bring another torch.
+lock: ## resolve pyproject.toml anew into requirements.lock and requirements-peers.txt (needs pip-tools)
+	@$(RESOLVE) --extra book --extra dev --extra labs --constraint constraints.txt --output-file requirements.lock
+	@sed -i.bak '$(PLAIN_TORCH)' requirements.lock && rm requirements.lock.bak
+	@$(RESOLVE) --extra peers --constraint requirements.lock --output-file requirements-peers.txt
+	@sed '$(PLAIN_TORCH)' requirements-peers.txt | grep -vxFf requirements.lock > requirements-peers.new
+	@mv requirements-peers.new requirements-peers.txt
 
 clean: ## remove the environment, the caches and what pip left behind
 	@rm -rf $(VENV) build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -179,6 +179,114 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
     qwen3_json             Return that definition as text; it takes seconds to build, so the last one is remembered.
     load_qwen3_tokenizer   Return Qwen3's tokenizer, a `tokenizers.Tokenizer` of 151,669 tokens, with no network.
 
+Chapter 4 · Environments and Tools: the BugFix Gym (agentrl.bugfix_gym)
+    Test                 the arguments of a call and the value that it has to return
+    BugFixTask           A repair task: what was reported, the defective source, and the tests that say whether it is
+                         repaired.
+    EDIT_OPS             = {'swap_minmax': partial(_exchange, '\\\\b(?:min|max)(?=\\\\()…
+    bugfix_tasks         Return the gym's 56 tasks, 8 families of 7 functions, `id` counting from 0; task 0 is the clamp
+                         of Chapter 1.
+    TaskSplit            Tasks to train on, and two sets never to train on: new functions of the same families, and a
+                         new family.
+    split_tasks          Return the split: one family held out whole, and of every other family its last `new_functions`
+                         functions.
+    Call                 A message as the environment understood it: a tool and its argument, or, with tool "", what was
+                         wrong.
+    TOOLS                what a message can call
+    parse_call           Return the call that the text is, all of it; of any other text a `Call` whose `problem` says
+                         what is wrong.
+    same_value           Return whether two plain values are the same: equal types all the way down, floats to a
+                         relative 1e-9.
+    Raises               As a test's expected value: the call has to raise an exception of exactly this class.
+    TestResult           How a test went, "pass", "low", "high", "different", "none" or "error", and what came back, as
+                         text.
+    passed               Return whether there are results and all of them are passes: that no test failed is not enough.
+    compare              Return the result of a test whose call returned `got`. TypeError where `same_value` raises it.
+    run_tests            Return one result a test of the function `name` that the source defines, executed in this
+                         process.
+    Verdict              What the tests of a task say about a source.
+    judge                Return the verdict on a source; each pair of task and source is executed once and remembered.
+    SHORT_PROMPT         the prompt of every task when detail is "short"
+    StepResult           What a message led to. `terminated`: the agent submitted; `truncated`: it ran out of turns
+                         before.
+    InfrastructureError  The environment broke: a timeout, a lost sandbox. It says nothing about the repair.
+    BugFixEnv            A task as an environment: BugFixEnv(task, max_turns=5, stack_edits=False, detail="full").
+    Transcript           (who, text): "prompt", then "policy" and "tool" in turn
+    episode_outcome      Return "repaired", "hacked" or "failed" for a submitted episode, else how it ended.
+    Episode              The record of an episode: transcript, reward (None if the environment broke), how it ended, the
+                         last info.
+    run_episode          Return the record of one episode; an `InfrastructureError` ends it without a reward.
+    gymnasium_env        Return the task as a `gymnasium.Env`; its actions and observations are texts of up to 2,000
+                         printable characters.
+    Limits               What a run may use at most; a value that is not positive is a ValueError.
+    IsolatedRun          What came of running a function in isolation, as a whole and call by call.
+    run_isolated         Return what the function `name` of a source that nobody has read answers to each tuple of
+                         arguments.
+    run_tests_isolated   Return one result a test, as `run_tests` does, for a source that nobody has read.
+    isolation_layers     Return for each layer whether it holds on this machine, found by trying it.
+    FlakyEnv             A `BugFixEnv` whose passing tests fail with probability `flip` and whose test runs time out
+                         with `timeout`.
+    scripted_solver      Return the next message of a solver: read, then make the edits that fit, and test while there
+                         is a choice.
+    scripted_hacker      Return the next message of a hacker: hardcode the public tests, then submit.
+    wilson_interval      Return the Wilson score interval (low, high) of a success probability, given `count` successes
+                         in `total`.
+
+Chapter 5 · Trajectories, Templates and Masks (agentrl.trajectories)
+    WRITERS               Who wrote a token, and how an episode can end.
+    ENDINGS               = ('submitted', 'out_of_turns', 'out_of_context', 'infrastr…
+    GYM_CONTROLS          TinyAgent's controls: the start of a sequence, the two ends of a call, the two ends of an
+                          observation.
+    gym_env               Return the environment in which TinyAgent plays a task: the gym with short observations.
+    gym_tokenizer         Return TinyAgent's tokenizer for the gym: one id for each control, tool, op, digit, and piece
+                          of what it reads.
+    message_parts         Return a message as parts (writer, ids): its own tokens and, around a tool's, those of the
+                          template.
+    encode_transcript     Return ids, writer and turn, each a list of T, of what the policy read and wrote in a
+                          transcript.
+    TokenColumns          What is known of each token of a trajectory, [T], or of several in a table, [B, T].
+    Trajectory            One episode for a learner: columns [T] and what is known of the whole.
+    labelled_batch        Return transcripts as a batch for `warm_start`: ids, attention mask, and true where the policy
+                          wrote, [B, T].
+    recomputed_logprobs   Return the log-probabilities of the actions under the distribution the model samples from, [B,
+                          T], 0.0 elsewhere.
+    check_logprobs        Return the largest difference between recorded and recomputed log-probabilities of a batch's
+                          actions.
+    DriftPlace            A stretch that came back with other ids: the index of its first id, its kind, its pieces
+                          before and after.
+    DriftReport           What decoding ids and encoding the text again did: the text, the new ids, the places that
+                          changed.
+    retokenization_drift  Return what comes back when ids are decoded and the text is encoded again, controls read as
+                          controls.
+    render_chat           Return the text of a chat in Qwen3's format, character for character that of the published
+                          template.
+    EncodedChat           The ids of a chat and, for each, whether the policy wrote it.
+    encode_chat           Return the ids of `render_chat(messages, tools)` and a mask, true on what the policy wrote
+                          with `<|im_end|>`.
+    PrefixReport          Whether renderings extend one another; if not, at which message and character they part, and
+                          how each goes on.
+    written_text          Return what the policy wrote, as an assistant's message has it: thinking, answer, calls, end
+                          token.
+    is_prefix_stable      Return a report, true where each rendering extends the one before it; else it shows the first
+                          that does not.
+    ChatSamples           Training samples of chats, and the indices of the chats that gave none.
+    encode_chats          Return samples in which every masked-in token stands behind what the policy had read when it
+                          wrote it.
+    continue_chat         Return `ids` as they are, then those that the template adds for `messages[known:]` and the
+                          policy's next turn.
+    sampled_turn          Return the ids that were sampled, up to and with the first stop, and whether there was one.
+    truncated             Return at most `limit` items of a sequence; where it is longer, those at the `side`, "left" or
+                          "right", go.
+    TrajectoryBatch       Trajectories in tables, padded at the right: made by `collate`, taken apart by `split`.
+    collate               Return the trajectories as one batch, in their order, padded to the longest; of none, tables
+                          of [0, 0].
+    same_trajectory       Return whether both record the same episode: all equal, log-probabilities to the tolerance.
+    episode_stream        Return the random numbers of one episode, which depend on these three numbers and on nothing
+                          else.
+    rollout               Return `attempts` episodes of each task, task by task, sampled in lock step with one cache.
+    TokenStrip            A trajectory to look at: print it, let a notebook display it, or write its `svg()` to a file.
+    token_strip           Return the trajectory as a strip of tokens to look at.
+
 Built from the saved cells of chapters/ by scripts/build_library.py.
 Do not edit: change the chapter and run `make library`.
 """
@@ -287,6 +395,78 @@ from agentrl.tiny_agent import (
     qwen3_json,
     load_qwen3_tokenizer,
 )
+from agentrl.bugfix_gym import (
+    Test,
+    BugFixTask,
+    EDIT_OPS,
+    bugfix_tasks,
+    TaskSplit,
+    split_tasks,
+    Call,
+    TOOLS,
+    parse_call,
+    same_value,
+    Raises,
+    TestResult,
+    passed,
+    compare,
+    run_tests,
+    Verdict,
+    judge,
+    SHORT_PROMPT,
+    StepResult,
+    InfrastructureError,
+    BugFixEnv,
+    Transcript,
+    episode_outcome,
+    Episode,
+    run_episode,
+    gymnasium_env,
+    Limits,
+    IsolatedRun,
+    run_isolated,
+    run_tests_isolated,
+    isolation_layers,
+    FlakyEnv,
+    scripted_solver,
+    scripted_hacker,
+    wilson_interval,
+)
+from agentrl.trajectories import (
+    WRITERS,
+    ENDINGS,
+    GYM_CONTROLS,
+    gym_env,
+    gym_tokenizer,
+    message_parts,
+    encode_transcript,
+    TokenColumns,
+    Trajectory,
+    labelled_batch,
+    recomputed_logprobs,
+    check_logprobs,
+    DriftPlace,
+    DriftReport,
+    retokenization_drift,
+    render_chat,
+    EncodedChat,
+    encode_chat,
+    PrefixReport,
+    written_text,
+    is_prefix_stable,
+    ChatSamples,
+    encode_chats,
+    continue_chat,
+    sampled_turn,
+    truncated,
+    TrajectoryBatch,
+    collate,
+    same_trajectory,
+    episode_stream,
+    rollout,
+    TokenStrip,
+    token_strip,
+)
 
 __version__ = "0.1.0"
 
@@ -393,4 +573,72 @@ __all__ = [
     "qwen3_definition",
     "qwen3_json",
     "load_qwen3_tokenizer",
+    "Test",
+    "BugFixTask",
+    "EDIT_OPS",
+    "bugfix_tasks",
+    "TaskSplit",
+    "split_tasks",
+    "Call",
+    "TOOLS",
+    "parse_call",
+    "same_value",
+    "Raises",
+    "TestResult",
+    "passed",
+    "compare",
+    "run_tests",
+    "Verdict",
+    "judge",
+    "SHORT_PROMPT",
+    "StepResult",
+    "InfrastructureError",
+    "BugFixEnv",
+    "Transcript",
+    "episode_outcome",
+    "Episode",
+    "run_episode",
+    "gymnasium_env",
+    "Limits",
+    "IsolatedRun",
+    "run_isolated",
+    "run_tests_isolated",
+    "isolation_layers",
+    "FlakyEnv",
+    "scripted_solver",
+    "scripted_hacker",
+    "wilson_interval",
+    "WRITERS",
+    "ENDINGS",
+    "GYM_CONTROLS",
+    "gym_env",
+    "gym_tokenizer",
+    "message_parts",
+    "encode_transcript",
+    "TokenColumns",
+    "Trajectory",
+    "labelled_batch",
+    "recomputed_logprobs",
+    "check_logprobs",
+    "DriftPlace",
+    "DriftReport",
+    "retokenization_drift",
+    "render_chat",
+    "EncodedChat",
+    "encode_chat",
+    "PrefixReport",
+    "written_text",
+    "is_prefix_stable",
+    "ChatSamples",
+    "encode_chats",
+    "continue_chat",
+    "sampled_turn",
+    "truncated",
+    "TrajectoryBatch",
+    "collate",
+    "same_trajectory",
+    "episode_stream",
+    "rollout",
+    "TokenStrip",
+    "token_strip",
 ]

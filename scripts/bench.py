@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from bookkit.bench import Growth, Report, bench, chapter_table, describe, growth
 from bookkit.benchbook import Synthetic, write_synthetic
 from bookkit.notebook import write_atomic
 from bookkit.problems import BookError
+from bookkit.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS_LISTED = 60
@@ -93,9 +93,9 @@ def measured(options: argparse.Namespace, shapes: Sequence[Synthetic]) -> list[R
         return [bench(options.root.resolve(), options.prefixes, options.rounds, _say)]
     reports = []
     for shape in shapes:
-        with tempfile.TemporaryDirectory(prefix="bench-book-") as folder:
-            write_synthetic(Path(folder), shape)
-            reports.append(bench(Path(folder), options.prefixes, options.rounds, _say))
+        with Scratch("bench") as folder:
+            write_synthetic(folder, shape)
+            reports.append(bench(folder, options.prefixes, options.rounds, _say))
     return reports
 
 

@@ -125,12 +125,24 @@ def try_settings(settings: Sequence[Setting], plan: Plan, options: Options) -> i
         if not settings:
             print("no setting can change a digit on this machine, nothing to do")
             return 0
+    for why, names in skipped_cells(plan).items():
+        print(f"cells that run under no setting: {', '.join(names)} ({why})")
     with Scratch("planted") as folder:
         planted = write_planted(folder, options.planted, options.control, options.jobs) if options.planted else None
         books = Books(root, prefixes, planted, options.control)
         outcomes = run_all(settings, books, options.jobs, lambda line: print(line, flush=True))
     show(outcomes)
     return exit_code(outcomes)
+
+
+def skipped_cells(plan: Plan) -> dict[str, list[str]]:
+    """Return the cells that cannot run on this machine, by what is missing."""
+    found: dict[str, list[str]] = {}
+    for job in plan.jobs:
+        for cell in job.chapter.code_cells:
+            if cell.output_class in job.missing:
+                found.setdefault(job.missing[cell.output_class], []).append(f"{job.chapter.label} · {cell.id}")
+    return found
 
 
 def torch_chapters(plan: Plan) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
 import bench as script
 import pytest
+from killing import end, files, none_left
 from rich.console import Console
 
 from bookkit import bench, benchbook
@@ -15,6 +17,7 @@ from bookkit.bench import BASE, Report, Run
 from bookkit.benchbook import Synthetic
 from bookkit.notebook import dump, load_book, normalise
 from bookkit.runner import usable_cores
+from bookkit.scratch import sweep
 
 ROWS = [BASE, f"checker, no cache, -j {usable_cores()}", "checker, cached", "nbval", "nbmake, comparing nothing"]
 
@@ -160,3 +163,13 @@ class TestCommand:
     ) -> None:
         assert script.main(arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_bench_that_is_killed_leaves_a_folder_that_the_next_tool_removes(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(script.__file__)), "--synthetic", "2,4,0", "--rounds", "1"]
+    book = f"--root {tmp_path}/scratch/agentrl-bench-"
+    ended = end(command, tmp_path / "scratch", when=lambda seen: any(book in line for line in seen))
+    assert ended.code == -signal.SIGKILL
+    assert none_left(ended.mark) == []
+    sweep(tmp_path / "scratch")
+    assert files(tmp_path / "scratch").keys() <= {"./"}

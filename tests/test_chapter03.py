@@ -1,4 +1,4 @@
-"""Chapter 3's checks came out true in the recorded outputs, and its warm start gives the same weights everywhere."""
+"""Chapter 3's warm start gives the same weights everywhere."""
 
 import hashlib
 import re
@@ -13,7 +13,6 @@ from bookkit.runner import environment, pinned
 
 ROOT = Path(__file__).resolve().parent.parent
 LAST = "first-training"
-COMPARED = ("qwen-joints", "qwen-spelled")  # what it prints of each text is a finding, not a check
 LOWEST = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 HASH = """
 import hashlib
@@ -27,13 +26,6 @@ print("weights:", found.hexdigest())
 @pytest.fixture(scope="module")
 def chapter() -> Chapter:
     return load_chapter(ROOT / "chapters" / "03-language-models-as-policies.ipynb", ROOT)
-
-
-def test_every_check_line_came_out_true(chapter: Chapter) -> None:
-    lines = [(c.id, line) for c in chapter.code_cells for line in c.stdout.splitlines()]
-    verdicts = [(cell, line) for cell, line in lines if re.search(r": (True|False)$", line) and cell not in COMPARED]
-    assert len(verdicts) >= 8
-    assert [line for _, line in verdicts if line.endswith("False")] == []
 
 
 def warm_start_weights(chapter: Chapter, folder: Path, **setting: str) -> str:

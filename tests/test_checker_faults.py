@@ -215,7 +215,7 @@ def test_cells_after_a_failed_one_are_reported_as_not_run(tmp_path: Path) -> Non
     write_book(tmp_path, {"01-stops": cells, "02-goes-on": [code("on", "print(3)", "3\n")]})
     checked = check(tmp_path)
     assert checked.code == 1
-    assert "1 cells not run: cell boom failed (after)" in checked.out
+    assert "  1 cell not run: cell boom failed (after)\n" in checked.out
     assert checked.status("02") == "ok"
     assert checked.last == "2 passed, 1 failed, 1 skipped"
 

@@ -78,6 +78,7 @@ REFUSED: dict[str, tuple[list[CellDict], str]] = {
     "echo": ([code("bad", "x = 3\nx")], "displays a value"),
     "display": ([code("bad", "display(3)")], "calls display()"),
     "time": ([code("bad", "import time\nprint(time.time_ns())")], "two runs print different text"),
+    "date": ([code("bad", "import datetime\nprint(datetime.date.today())")], "two runs print different text"),
     "set order": ([code("bad", "print({f'key {i}' for i in range(20)})")], "two runs print different text"),
     "random": ([code("bad", "import random\nprint(random.random())")], "two runs print different text"),
     "address": ([code("bad", "print(object())")], "two runs print different text"),

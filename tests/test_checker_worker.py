@@ -38,6 +38,7 @@ print(rich.console._is_jupyter(), get_ipython().__class__.__name__, "IPKernelApp
 PATCHES = {
     "asyncio": ("sleep", "new_event_loop", "set_event_loop", "get_running_loop"),
     "contextlib": ("suppress",),
+    "ctypes": ("CDLL",),
     "json": ("dumps", "loads"),
     "os": ("write", "read", "fstat", "fork", "waitpid", "dup2", "open", "getpid", "fsdecode", "_exit"),
     "signal": ("signal", "getsignal", "Signals"),

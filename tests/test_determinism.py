@@ -300,6 +300,16 @@ class TestPlantedDifferences:
         assert "time-zone: 02 · cell zone: recorded: ('UTC', 'UTC') 0␊ | now: ('XYZ', 'XYZ') 20700␊" in out
         assert "1 setting equal, 1 differ (time-zone)" in out
 
+    def test_cells_that_cannot_run_on_this_machine_are_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("AGENTRL_MODEL_DIR", raising=False)
+        cells = [code("exact", "print(1)", "1\n"), code("real", "print(2)", "2\n", output="lab")]
+        write_book(tmp_path, {"01-one": cells})
+        assert script.main(["--root", str(tmp_path), "--planted", "0", "--settings", "hash-0"]) == 0
+        out = capsys.readouterr().out
+        assert "cells that run under no setting: 01 · real (no real model here)\n" in out
+
     def test_prefixes_choose_chapters(self, book: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main(["--root", str(book), "--planted", "0", "--settings", "time-zone", "01"]) == 0
         assert "time-zone: equal in 1 notebook\n" in capsys.readouterr().out

@@ -80,6 +80,8 @@ FAULTS: list[tuple[str, Edit, list[tuple[str | None, int | None]]]] = [
     ("L114", code_is("measure", "from os import *"), [("measure", 1)]),
     ("L115", metadata("measure", {"agentrl": {"output": "lab"}}), [("measure", None)]),
     ("L115", file("pyproject.toml", "lab_cells = []", 'lab_cells = ["01:gone"]'), [(None, None)]),
+    ("L115", metadata("measure", {"agentrl": {"output": "sandbox"}}), [("measure", None)]),
+    ("L115", file("pyproject.toml", "lab_cells = []", 'sandbox_cells = ["01:measure"]'), [(None, None)]),
     ("L116", code_is("measure", "import torch\n\ntorch.manual_seed(0)"), [("measure", 3)]),
     ("L116", code_is("measure", "np.random.seed(0)"), [("measure", 1)]),
     ("L116", code_is("measure", "x = 1\nrandom.seed(0)"), [("measure", 2)]),
@@ -336,10 +338,11 @@ def test_a_name_saved_earlier_passes_and_solutions_see_their_own_chapter(tmp_pat
     assert book.found("L308") == []
 
 
-def test_a_lab_cell_that_is_listed_passes(tmp_path):
+@pytest.mark.parametrize("output", ["lab", "sandbox"])
+def test_a_cell_of_another_class_that_is_listed_under_it_passes(tmp_path, output):
     book = CleanBook(tmp_path)
-    metadata("measure", {"agentrl": {"output": "lab"}})(book)
-    file("pyproject.toml", "lab_cells = []", 'lab_cells = ["01:measure"]')(book)
+    metadata("measure", {"agentrl": {"output": output}})(book)
+    file("pyproject.toml", "lab_cells = []", f'{output}_cells = ["01:measure"]')(book)
     assert book.found("L115") == []
 
 

@@ -23,6 +23,8 @@ from typing import Any
 import psutil
 import pytest
 from checking import Checked, environment, hearing, junit_cases, wait_until
+from needing import missing
+from needing import program as need
 from remote import gpu
 from synthetic import code, write_book, write_chapter
 
@@ -30,7 +32,6 @@ from bookkit import figures as fig
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = ("REMOTE", "PIP_", "AGENTRL_MODEL_DIR", "RECORD", "JOBS", "PYTHON", "MAKEFLAGS")
-SBIN = ":/usr/sbin:/usr/local/sbin:/sbin"
 MARKER = ".made-by-remote-scripts"
 ENDLESS = "import os, time\nopen({!r}, 'w').write(str(os.getpid()))\nwhile True:\n    time.sleep(0.1)"
 FIGURE = "def draw():\n    return {svg!r}\n"
@@ -47,21 +48,6 @@ def svg(label: str) -> str:
     drawing = fig.card(200, 100)
     fig.box(drawing, 20, 20, 160, 60, label)
     return fig.finish(drawing, "A title", "A description.")
-
-
-def need(program: str) -> str:
-    """Return where a program is; skip the test that needs it, or fail it in CI, where it is missing."""
-    found = shutil.which(program, path=os.environ.get("PATH", os.defpath) + SBIN)
-    if found is None:
-        missing(f"{program} is not installed here (bash .ci/install does it)")
-    return str(found)
-
-
-def missing(reason: str) -> None:
-    """Skip the test for a reason; in CI, where nothing may be missing, fail it."""
-    if os.environ.get("CI", "").lower() in ("", "0", "false"):
-        pytest.skip(reason)
-    pytest.fail(reason)
 
 
 @dataclass

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,16 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 
-def locked():
-    pins = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().split() if "==" in line)
-    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked(file="requirements.lock"):
+    pins = dict(line.split("==") for line in (ROOT / file).read_text().split() if "==" in line)
+    return {canonical(name): version for name, version in pins.items()}
 
 
 def tracked():
@@ -26,17 +33,33 @@ def tracked():
 
 def test_the_lock_pins_every_direct_dependency_and_no_cuda():
     pins = locked()
-    wanted = PROJECT["dependencies"] + [d for extra in PROJECT["optional-dependencies"].values() for d in extra]
+    wanted = PROJECT["dependencies"] + [s for extra, specs in EXTRAS.items() if extra != "peers" for s in specs]
     names = {re.split(r"[<>=~!\[; ]", spec)[0].lower() for spec in wanted}
     assert names - pins.keys() == set()
     assert pins["torch"] == "2.13.0"
     assert [name for name in pins if name.startswith(("nvidia", "triton", "cuda"))] == []
 
 
-def test_this_environment_is_the_lock():
-    from importlib.metadata import version
+def test_make_peers_adds_pinned_packages_beside_the_lock_and_cannot_replace_torch():
+    pins = locked("requirements-peers.txt")
+    wanted = {canonical(name): pin for name, _, pin in (s.partition("==") for s in EXTRAS["peers"])}
+    assert wanted.items() <= pins.items()
+    assert pins.keys() & locked().keys() == set()
+    assert [name for name in pins if name.startswith(("nvidia", "triton", "cuda"))] == []
+    recipe = (ROOT / "Makefile").read_text().partition("\npeers:")[2].partition("\n\n")[0]
+    assert "--no-deps --requirement requirements-peers.txt" in recipe
 
-    wrong = {name: (version(name), pin) for name, pin in locked().items() if version(name).split("+")[0] != pin}
+
+def installed(name):
+    with suppress(PackageNotFoundError):
+        return version(name).split("+")[0]
+    return None
+
+
+def test_this_environment_is_the_lock_and_peers_that_it_has_are_the_pinned_ones():
+    wrong = {name: (installed(name), pin) for name, pin in locked().items() if installed(name) != pin}
+    peers = locked("requirements-peers.txt")
+    wrong |= {name: (installed(name), pin) for name, pin in peers.items() if installed(name) not in (None, pin)}
     assert wrong == {}
 
 
@@ -46,12 +69,12 @@ def test_every_command_of_the_makefile_is_explained_and_the_readme_names_the_mai
     explained = set(re.findall(r"^([a-z-]+):.*## .+$", makefile, re.MULTILINE))
     assert phony == explained
     readme = (ROOT / "README.md").read_text()
-    for command in ("check", "test", "read", "figures", "determinism", "bench"):
+    for command in ("check", "test", "peers", "read", "figures", "determinism", "bench"):
         assert f"make {command}" in readme
 
 
 def test_ci_runs_the_readmes_test_command_and_the_workflow_runs_ci():
-    assert (ROOT / ".ci/run").read_text().rstrip().endswith("exec make test")
+    assert (ROOT / ".ci/run").read_text().rstrip().endswith("make peers\nexec make test")
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     steps = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
     assert "bash .ci/run" in steps

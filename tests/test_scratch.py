@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import resource
 import shutil
 import signal
@@ -312,3 +313,9 @@ def test_a_cache_that_cannot_be_written_any_further_is_no_obstacle(tmp_path: Pat
     assert list((tmp_path / ".cache" / "checker").glob("01.*")) == []
     assert check(tmp_path).status("01") == "ok"
     assert check(tmp_path).status("01") == "cached"
+
+
+def test_no_tool_makes_a_temporary_folder_that_outlasts_a_kill() -> None:
+    scripts = Path(__file__).resolve().parents[1] / "scripts"
+    makers = {p.name for p in scripts.rglob("*.py") if re.search("TemporaryDirectory|mkdtemp", p.read_text("utf-8"))}
+    assert makers == {"scratch.py"}

@@ -185,17 +185,13 @@ def _one_seed() -> None:
 # Other ways to run
 
 
-class PlainExec:
+class PlainExec(runner.Engine):
     """Runs every cell of every notebook by exec() in this one process, catching what Python's print writes."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.started = False
         builtins.input = lambda prompt="": ""
-
-    def prepare(self, jobs: Sequence[runner.Job]) -> list[runner.Job]:
-        """Return the jobs in the order of the book: nothing has to be imported."""
-        return list(jobs)
 
     def run(self, job: runner.Job, on_cell: runner.OnCell | None = None) -> runner.NotebookRun:
         """Run the cells up to the first that raises; the first notebook says in which folder."""

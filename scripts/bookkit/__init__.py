@@ -23,6 +23,7 @@ The checker (check_chapters.py)
     runner          a job and its result, read from the events of an engine
     stage           the copy of chapters/ that a notebook runs in, and its digest
     looks           whether cells could look at other notebooks than their own
+    needs           the real model and the layers that isolate a process: what some cells need, and whether it is here
     engines         the fork engine with its servers, and a fresh process per notebook
     forkserver      imports once, forks a supervisor and a worker per notebook
     supervisor      limits and cleaning up, from outside

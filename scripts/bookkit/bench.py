@@ -11,7 +11,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ET
@@ -27,6 +26,7 @@ from rich.table import Table
 from .benchbook import Synthetic, write_synthetic
 from .notebook import Book, load_book
 from .runner import usable_cores
+from .scratch import Scratch
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 BASE = "checker, no cache"
@@ -182,11 +182,11 @@ def bench(root: Path, prefixes: Sequence[str], rounds: int, say: Callable[[str],
         raise ValueError(f"no notebook of this book starts with {' or '.join(prefixes) or 'anything'}")
     report = Report(machine(), len(chosen), sum(len(chapter.code_cells) for chapter in chosen))
     todo = runners(root, prefixes, [chapter.path for chapter in chosen])
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with Scratch("bench") as folder:
         for number in range(rounds):
             shift = number % len(todo)
             for runner in (*todo[shift:], *todo[:shift]):
-                junit = Path(folder) / f"{number}.xml"
+                junit = folder / f"{number}.xml"
                 extra = ("--junit", str(junit)) if runner.name == BASE else ()
                 if runner.warm:
                     measure(runner.command, root)
@@ -287,10 +287,10 @@ def growth(shapes: Sequence[Synthetic], rounds: int, say: Callable[[str], None])
     """Measure every runner on made-up books of these shapes, one after another."""
     found: Growth = []
     for shape in shapes:
-        with tempfile.TemporaryDirectory(prefix="bench-book-") as folder:
-            write_synthetic(Path(folder), shape)
+        with Scratch("bench") as folder:
+            write_synthetic(folder, shape)
             say(f"{shape.notebooks} notebooks")
-            found.append((shape, bench(Path(folder), (), rounds, say)))
+            found.append((shape, bench(folder, (), rounds, say)))
     return found
 
 

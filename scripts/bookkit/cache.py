@@ -18,11 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from .needs import SANDBOX
 from .notebook import Book, write_atomic
 from .runner import CellRun, Job, NotebookRun
 from .stage import ABSENT, digest
 
-FORMAT = 2
+FORMAT = 3
 ENGINE = (
     "cache", "engines", "forkserver", "libguard", "looks", "notebook", "runner", "shell", "stage", "supervisor",
     "worker",
@@ -87,6 +88,7 @@ def key_of(job: Job, pins: Mapping[str, str], lock: str, seen: str) -> str:
         "versions": versions(),
         "environment": dict(pins),
         "model": [job.model, model_files(job.model)],
+        "layers": job.missing.get(SANDBOX, ""),  # no notebook's own: solutions run their chapter's cells too
     }
     return digest(parts)
 

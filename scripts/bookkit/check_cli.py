@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -11,10 +10,12 @@ from functools import cache
 from .cache import Cache
 from .checker import NotebookVerdict, Plan, Refused, book_names, check, in_order, make_plan, open_cache
 from .engines import ForkEngine, SpawnEngine
+from .needs import in_ci
 from .problems import BookError
 from .report import Report, make_report, write_junit
 from .runner import (
     UPDATE_SEEDS,
+    UPDATE_ZONES,
     Engine,
     EngineError,
     Limits,
@@ -30,7 +31,7 @@ def run(options: Options) -> int:
     """Check or update the book as the options say; return the exit code."""
     report = make_report()
     try:
-        if options.update and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        if options.update and in_ci():
             raise Refused("--update is for people: in CI (the variable CI is set) outputs are only checked")
         if options.junit is not None and options.junit.is_dir():
             raise Refused(f"--junit {options.junit}: a folder; name a file")
@@ -79,7 +80,7 @@ def _run_plan(plan: Plan, options: Options, report: Report) -> int:
         for engine in engines:
             engine.close()
         report.stop()
-    report.summary(verdicts, damaged, plan.problems)
+    report.summary(verdicts, plan, damaged)
     if options.junit is not None:
         write_junit(options.junit, verdicts, plan.problems)
     for verdict in verdicts:
@@ -105,8 +106,8 @@ def _update(
 ) -> tuple[list[NotebookVerdict], list[str]]:
     from .update import Outcome, label, update
 
-    for seed in UPDATE_SEEDS:
-        engines.append(make_engine(plan, options, pinned(seed, overrides(options.env))))
+    for seed, zone in zip(UPDATE_SEEDS, UPDATE_ZONES, strict=True):
+        engines.append(make_engine(plan, options, pinned(seed, {"TZ": zone, **overrides(options.env)})))
     names = cache(lambda: book_names(plan.book))
     both = (engines[0], engines[1])
 

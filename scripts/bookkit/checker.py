@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +16,9 @@ from .cache import Cache, LibraryCache, key_of
 from .compare import differences
 from .libguard import LIBRARY
 from .looks import looks_around
+from .needs import LAB, may_be_missing, missing, model_folder
 from .notebook import Book, Cell, Chapter, load_book, load_chapter, order
-from .problems import BookError, Problem, relative
+from .problems import BookError, Problem, count, relative
 from .roles import probes, role_failures
 from .runner import CellRun, Engine, EngineError, Failure, Job, NotebookRun
 from .stage import Entry, Tree, entries
@@ -76,7 +76,7 @@ class NotebookVerdict:
 class Plan:
     """What will be checked: the readable book, the notebooks chosen, what stands in the way (exit code 2).
 
-    `damaged` names the cached libraries that could not be used.
+    `damaged` names the cached libraries that could not be used, `left_out` the notebooks that cannot be checked.
     """
 
     book: Book
@@ -84,6 +84,7 @@ class Plan:
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...] = ()
     damaged: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Plan:
@@ -111,7 +112,9 @@ def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Pla
         libraries.save()
     problems = tuple(sorted({*blocking, *failed}, key=lambda p: (p.path, p.file_line or 0, p.message)))
     damaged = tuple(libraries.damaged) if libraries is not None else ()
-    return Plan(book, tuple(jobs), problems, tuple(replace(p, level="warning") for p in others), damaged)
+    placed = [job.chapter for job in jobs]
+    left_out = tuple(chapter.label for chapter in chosen if chapter not in placed)
+    return Plan(book, tuple(jobs), problems, tuple(replace(p, level="warning") for p in others), damaged, left_out)
 
 
 def _load(root: Path) -> tuple[Book, list[Problem]]:
@@ -184,6 +187,7 @@ def _jobs(
     book: Book, chosen: Iterable[Chapter], helpers: Sequence[str], libraries: LibraryCache | None
 ) -> tuple[list[Job], list[Problem]]:
     model = model_folder(book.root)
+    lacking = missing({cell.output_class for each in book.notebooks() for cell in each.code_cells}, model)
     jobs: list[Job] = []
     problems: list[Problem] = []
     for chapter in chosen:
@@ -192,13 +196,15 @@ def _jobs(
         except BookError as error:
             problems += error.problems
             continue
-        run = tuple(_runs(cell, model) for cell in chapter.code_cells)
+        problems += _must_run(chapter, lacking)
+        run = tuple(_runs(cell, lacking) for cell in chapter.code_cells)
         sources = [*book.code_of(chapter), *helpers]
         used = [*modules.values()] if any(LIBRARY in text for text in sources) else []
         around = looks_around(chapter.path.name if chapter.kind == "solutions" else "", sources, used)
         # The model is for lab cells: solutions run their chapter, and would load it for nothing.
-        needed = any(cell.output_class == "lab" for cell in chapter.code_cells)
-        jobs.append(Job(chapter, modules, run, probes(chapter), model if needed else None, around, (*sources, *used)))
+        folder = model if any(cell.output_class == LAB for cell in chapter.code_cells) else None
+        texts = (*sources, *used)
+        jobs.append(Job(chapter, modules, run, probes(chapter), folder, lacking, around, texts))
     return jobs, problems
 
 
@@ -232,17 +238,18 @@ def _build_problems(build: Callable[[], object]) -> list[Problem]:
     return []
 
 
-def _runs(cell: Cell, model: str | None) -> bool:
-    return bool(cell.source.strip()) and (cell.output_class != "lab" or model is not None)
+def _runs(cell: Cell, lacking: Mapping[str, str]) -> bool:
+    return bool(cell.source.strip()) and cell.output_class not in lacking
 
 
-def model_folder(root: Path) -> str | None:
-    """Return where the real model for lab cells is, or None when there is none here."""
-    given = os.environ.get("AGENTRL_MODEL_DIR")
-    for path in [Path(given)] if given else [root / "labs" / "model"]:
-        if path.is_dir():
-            return str(path.resolve())
-    return None
+def _must_run(chapter: Chapter, lacking: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each class of cells that cannot run here and may not be skipped."""
+    for output_class, why in lacking.items():
+        cells = [cell for cell in chapter.code_cells if cell.output_class == output_class]
+        if cells and not may_be_missing(output_class):
+            ids = ", ".join(cell.id for cell in cells)
+            said = f"{count(len(cells), f'{output_class} cell')} cannot run ({why}), and in CI none is skipped: {ids}"
+            yield chapter.problem(cells[0], None, said)
 
 
 Ready = Callable[["NotebookVerdict"], None]
@@ -345,7 +352,7 @@ def judge(job: Job, run: NotebookRun, names: Names, cached: bool = False) -> Not
     stopped = chapter.code_cells[run.stopped].id if run.stopped is not None else ""
     cells = []
     for index, (cell, cell_run) in enumerate(zip(chapter.code_cells, run.cells, strict=True)):
-        verdict = _judge_cell(cell, cell_run, job.run[index], stopped)
+        verdict = _judge_cell(job, cell, cell_run, stopped)
         verdict.failures = static[index] + verdict.failures
         if verdict.failures:
             verdict.status = "failed"
@@ -361,8 +368,8 @@ def not_run(job: Job, why: str) -> NotebookVerdict:
     return NotebookVerdict(job.chapter, cells, engine_error=why)
 
 
-def _judge_cell(cell: Cell, run: CellRun, wanted: bool, stopped: str) -> CellVerdict:
-    verdict = verdict_on_run(cell, run, wanted, f"cell {stopped}")
+def _judge_cell(job: Job, cell: Cell, run: CellRun, stopped: str) -> CellVerdict:
+    verdict = verdict_on_run(job, cell, run, f"cell {stopped}")
     if verdict.status == "passed" and not verdict.failures:
         _compare(verdict, cell, run)
     if verdict.failures:
@@ -375,13 +382,13 @@ def last_lines(stderr: str) -> str:
     return "\n".join(stderr.rstrip().splitlines()[-STDERR_LINES:])
 
 
-def verdict_on_run(cell: Cell, run: CellRun, wanted: bool, stopper: str) -> CellVerdict:
+def verdict_on_run(job: Job, cell: Cell, run: CellRun, stopper: str) -> CellVerdict:
     """Return what is to be said of a cell before its output is looked at: how it failed, or why it did not run."""
     verdict = CellVerdict(cell, "passed", list(run.failures), seconds=run.seconds)
     if not cell.source.strip():
         verdict.failures.append(Failure("record", "the code cell is empty"))
-    elif not wanted:
-        verdict.status, verdict.skipped = "skipped", "needs the real model, which is not here"
+    elif cell.output_class in job.missing:
+        verdict.status, verdict.skipped = "skipped", job.missing[cell.output_class]
     elif not run.ran and not run.failures:
         verdict.status, verdict.skipped = "skipped", f"not run: {stopper} failed"
     return verdict
@@ -392,7 +399,7 @@ def _compare(verdict: CellVerdict, cell: Cell, run: CellRun) -> None:
     if "raises-exception" in cell.tags:
         verdict.failures += _expected_exception(cell, run)
     lines = differences(cell.stdout, run.stdout)
-    if lines and cell.output_class == "lab":
+    if lines and cell.output_class == LAB:
         verdict.notes.append(Failure("differs", "lab output differs from the recorded one", lines))
     elif lines:
         verdict.failures.append(Failure("differs", "output differs", lines))

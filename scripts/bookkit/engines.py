@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .runner import EngineError, Job, Limits, NotebookRun, OnCell, Reader, environment
+from .runner import Engine, EngineError, Job, Limits, NotebookRun, OnCell, Reader, environment
 from .stage import Stage
 
 START_LIMIT = 300.0
@@ -140,7 +140,7 @@ class ForkServer:
             self.control.close()
 
 
-class ForkEngine:
+class ForkEngine(Engine):
     """Runs each notebook in a fork of a server that has imported what the cells will import."""
 
     def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
@@ -201,16 +201,12 @@ class ForkEngine:
             server.join()
 
 
-class SpawnEngine:
+class SpawnEngine(Engine):
     """Runs each notebook in a fresh Python process: slower, and safe where forking is not."""
 
     def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
         self.pins, self.limits = pins, limits
         self.open: dict[socket.socket, subprocess.Popen[bytes]] = {}
-
-    def prepare(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs as they are: nothing can be started before them."""
-        return list(jobs)
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job under its own supervisor process."""

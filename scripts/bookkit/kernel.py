@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from . import drain, kernelguard, libguard
 from .notebook import as_text
 from .runner import (
     CellRun,
+    Engine,
     Failure,
     Job,
     Limits,
@@ -28,7 +29,7 @@ from .runner import (
 from .stage import Stage
 
 
-class KernelEngine:
+class KernelEngine(Engine):
     """Runs each notebook in an ipykernel of this interpreter, with the same library and environment."""
 
     def __init__(self, pins: Mapping[str, str], limits: Limits) -> None:
@@ -36,10 +37,6 @@ class KernelEngine:
         self.lock = threading.Lock()
         self.guards: set[int] = set()
         self.closed = False
-
-    def prepare(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs as they are: nothing can be started before them."""
-        return list(jobs)
 
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job's cells through nbclient."""

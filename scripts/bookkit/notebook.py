@@ -28,7 +28,7 @@ SAVE_LINE = re.compile(r"#\s*@save\b(?P<options>.*)")
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 DEEPEST = 100  # levels of JSON; a notebook has ten, and recursion in Python ends at about a thousand
 SURROGATE = re.compile("[\ud800-\udfff]")
-OUTPUT_CLASSES = ("exact", "lab")
+OUTPUT_CLASSES = ("exact", "lab", "sandbox")
 ROLES = ("stub", "solution", "test")
 
 Kind = Literal["chapter", "solutions"]
@@ -84,7 +84,7 @@ class Cell:
 
     @property
     def output_class(self) -> str:
-        """`exact` (compared byte for byte) unless the metadata says `lab` (needs the real model)."""
+        """`exact` unless the metadata says that the cell needs what may be missing: `lab`, `sandbox` (see `needs`)."""
         return str(self.book.get("output", "exact"))
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree
 
-from .checker import CellVerdict, NotebookVerdict
-from .notebook import Chapter
-from .problems import Problem, on_github
+from .checker import CellVerdict, NotebookVerdict, Plan
+from .needs import HOW_COMPARED
+from .notebook import Chapter, write_atomic
+from .problems import Problem, count, on_github
 from .runner import Failure, Job
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -57,7 +58,7 @@ class Report:
         """Print a notebook's line and, below it, everything that is wrong in it."""
         chapter, status = verdict.chapter, word or verdict.status
         title = chapter.title if len(chapter.title) <= TITLE_WIDTH else chapter.title[: TITLE_WIDTH - 1] + "…"
-        cells = f"{len(verdict.cells):>3} cells"
+        cells = f"{len(verdict.cells):>3} {'cell ' if len(verdict.cells) == 1 else 'cells'}"
         good = status in ("ok", "cached", "recorded", "unchanged")
         self.line(
             f"{chapter.label:<13} {title:<{TITLE_WIDTH}} {cells} {verdict.seconds:>6.1f} s  {status}",
@@ -71,7 +72,7 @@ class Report:
         not_run = [c for c in verdict.cells if c.status == "skipped" and c.skipped.startswith("not run")]
         if not_run:
             ids = ", ".join(c.cell.id for c in not_run[:6]) + (", …" if len(not_run) > 6 else "")
-            self.line(f"  {len(not_run)} cells {not_run[0].skipped} ({ids})", style="yellow")
+            self.line(f"  {count(len(not_run), 'cell')} {not_run[0].skipped} ({ids})", style="yellow")
 
     def failure(self, chapter: Chapter, verdict: CellVerdict, failure: Failure, word: str) -> None:
         """Print one failure with its place, details and the end of stderr, and annotate it."""
@@ -93,25 +94,31 @@ class Report:
         if word == "FAIL":
             self.annotation(problem)
 
-    def summary(
-        self, verdicts: Iterable[NotebookVerdict], damaged: Sequence[str] = (), problems: Sequence[Problem] = ()
-    ) -> None:
-        """Print the lab cells by name and, as the last line, how many cells passed, failed and were skipped."""
-        verdicts = list(verdicts)
+    def summary(self, verdicts: Iterable[NotebookVerdict], plan: Plan, damaged: Sequence[str] = ()) -> None:
+        """Print which cells were skipped for what they need and, as the last line, how many passed, failed, skipped."""
         cells = [(v.chapter, c) for v in verdicts for c in v.cells]
-        lab = [(chapter, c) for chapter, c in cells if c.cell.output_class == "lab"]
-        if lab:
-            skipped = [f"{chapter.label} · {c.cell.id}" for chapter, c in lab if c.status == "skipped"]
-            why = f": {', '.join(skipped)} (no real model here)" if skipped else ""
-            done = f"{len(lab) - len(skipped)} run, {len(skipped)} skipped{why}"
-            self.line(f"lab cells, compared loosely: {len(lab)}, {done}")
+        for name, how in HOW_COMPARED.items():
+            self._needing(name, how, [(chapter, c) for chapter, c in cells if c.cell.output_class == name])
         if damaged:
             self.line(f"cache: {len(damaged)} damaged {'entry' if len(damaged) == 1 else 'entries'} ignored")
-        if problems:
-            self.line(f"not everything could be checked: {len(problems)} of the problems above stood in the way")
-        count = {s: sum(c.status == s for _, c in cells) for s in ("passed", "failed", "skipped")}
-        tail = f", {count['skipped']} skipped" if count["skipped"] else ""
-        self.line(f"{count['passed']} passed, {count['failed']} failed{tail}")
+        if plan.problems:
+            left_out = f"; left out: {', '.join(plan.left_out)}" if plan.left_out else ""
+            stood = f"{count(len(plan.problems), 'problem')} above stood in the way"
+            self.line(f"not everything could be checked: {stood}{left_out}")
+        passed, failed, skipped = (sum(c.status == s for _, c in cells) for s in ("passed", "failed", "skipped"))
+        self.line(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+
+    def _needing(self, name: str, how: str, cells: Sequence[tuple[Chapter, CellVerdict]]) -> None:
+        """Print how many cells of a class ran, and by name and reason those that were skipped."""
+        skipped: dict[str, list[str]] = {}
+        for chapter, verdict in cells:
+            if verdict.status == "skipped":
+                skipped.setdefault(verdict.skipped, []).append(f"{chapter.label} · {verdict.cell.id}")
+        number = sum(map(len, skipped.values()))
+        which = ", ".join(f"{', '.join(names)} ({why})" for why, names in skipped.items())
+        if cells:
+            done = f"{len(cells) - number} run, {number} skipped"
+            self.line(f"{name} cells, compared {how}: {len(cells)}, {done}" + (f": {which}" if which else ""))
 
 
 class RichReport(Report):
@@ -197,9 +204,12 @@ def junit(verdicts: Sequence[NotebookVerdict], problems: Sequence[Problem]) -> s
 
 
 def write_junit(path: Path, verdicts: Sequence[NotebookVerdict], problems: Sequence[Problem]) -> None:
-    """Write the JUnit file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(junit(verdicts, problems), encoding="utf-8")
+    """Write the JUnit file, whole or not at all; what is no file, as a pipe, is written to and not replaced."""
+    text = junit(verdicts, problems)
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_atomic(path.resolve(), text)
 
 
 def _suite(parent: ElementTree.Element, name: str, verdict: NotebookVerdict) -> ElementTree.Element:

@@ -13,13 +13,15 @@ import re
 import signal
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from .notebook import Chapter
 
 CHECK_SEED, UPDATE_SEEDS = "0", ("1", "2")
+UPDATE_ZONES = ("UTC", "LATER-24")  # a day apart, so that a date is another in the second run
 PINNED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -100,6 +102,7 @@ class NotebookRun:
 class Job:
     """A notebook to run: its library, which cells to run, and for stubs the test that must fail on them.
 
+    `model` is the folder of the real model, `missing` says for classes of cells that cannot run here why not.
     `looks_around` says whether its cells could look at the other notebooks of the book, `texts` are all the code that
     they may run.
     """
@@ -109,6 +112,7 @@ class Job:
     run: tuple[bool, ...]
     probes: Mapping[int, str]
     model: str | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
     looks_around: bool = True
     texts: tuple[str, ...] = ()
 
@@ -120,20 +124,20 @@ class Job:
         ]
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """A way to run a notebook."""
 
     def prepare(self, jobs: Sequence[Job]) -> list[Job]:
         """Hear which jobs are coming, start what takes long, and return the jobs in the best order to run them."""
-        ...
+        return list(jobs)
 
+    @abstractmethod
     def run(self, job: Job, on_cell: OnCell | None = None) -> NotebookRun:
         """Run the job's cells and return what they did; may be called from several threads."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """End every process the engine has started."""
-        ...
 
 
 class EngineError(Exception):

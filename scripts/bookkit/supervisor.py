@@ -32,6 +32,7 @@ FINISH_LIMIT = 30.0
 STDERR_KEPT = 16 * 1024
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing.semaphore_tracker")
 
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # at once: a cell may replace ctypes.CDLL
 StartWorker = Callable[[dict[str, Any], "dict[str, int]"], int]
 
 
@@ -336,14 +337,14 @@ def kill_everything(worker: int) -> None:
 
 def adopt_orphans() -> None:
     """On Linux, become the parent of every descendant whose own parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def hear_of_parents_death(number: int = signal.SIGTERM) -> None:
     """On Linux, get this signal when the process that forked this one ends (which must have one thread only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _abandon(*_: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Records what the cells print: runs twice under different hash seeds and writes only what agreed."""
+"""Records what the cells print: runs twice, with other hash seeds and a date a day apart, writes only what agreed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from .checker import CellVerdict, Names, NotebookVerdict, explain, last_lines, verdict_on_run
 from .compare import differences, render
+from .needs import LAB
 from .notebook import Cell, Chapter, dump, normalise, stdout_output, write_atomic
 from .roles import role_failures
 from .runner import CellRun, Engine, Failure, Job, NotebookRun
@@ -73,7 +74,7 @@ def _cell_verdict(job: Job, cell: Cell, index: int, runs: list[NotebookRun]) -> 
     each = [run.cells[index] for run in runs]
     failing = next((run for run in each if run.failures), None)
     telling = failing or next((run for run in each if not run.ran), each[0])
-    verdict = verdict_on_run(cell, telling, job.run[index], "an earlier cell")
+    verdict = verdict_on_run(job, cell, telling, "an earlier cell")
     verdict.seconds = sum(run.seconds for run in each)
     if failing is not None:
         verdict.stderr = last_lines(failing.stderr)
@@ -88,7 +89,7 @@ def _flaws(cell: Cell, runs: list[CellRun]) -> list[Failure]:
     """Return what keeps a cell that ran from being recorded: it should raise and did not, or runs disagree."""
     if "raises-exception" in cell.tags and runs[0].error is None:
         return [Failure("exception", "the cell is tagged raises-exception and raised nothing")]
-    if cell.output_class == "lab" or len(runs) < 2:
+    if cell.output_class == LAB or len(runs) < 2:
         return []
     lines = differences(runs[0].stdout, runs[1].stdout, ("one run", "another run"))
     if _error(runs[0]) != _error(runs[1]):

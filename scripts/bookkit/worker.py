@@ -27,11 +27,11 @@ from typing import Any, NoReturn
 
 from . import libguard
 from .shell import Compiler, Shown, describe, make_shell, own
+from .supervisor import hear_of_parents_death
 
 asyncio, contextlib, json, os, signal = own(asyncio), own(contextlib), own(json), own(os), own(signal)
 threading, time, traceback = own(threading), own(time), own(traceback)
 
-PDEATHSIG = 1  # prctl's PR_SET_PDEATHSIG
 STACKS = signal.SIGUSR2
 THREAD_GRACE = 2.0
 RAISED, PASSED = 10, 0
@@ -179,7 +179,7 @@ class Worker:
         """Run the test in this fork, as a cell; the exit status says whether it raised."""
         status = 1
         try:
-            die_with_parent()
+            hear_of_parents_death(signal.SIGKILL)
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
@@ -213,12 +213,6 @@ def _flush_c() -> None:
     """Flush the C library's buffers: extensions print through them."""
     if _libc is not None:
         _libc.fflush(None)
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies; elsewhere the supervisor's watch has to do."""
-    if sys.platform == "linux" and _libc is not None:
-        _libc.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _load_libc() -> Any:
@@ -261,7 +255,7 @@ def _forget_callers_ways() -> None:
 def _prepare(job: dict[str, Any], channels: Channels, worker: Worker) -> None:
     """Make this process look like a kernel's: streams, paths, arguments, environment, working directory."""
     os.setsid()
-    die_with_parent()
+    hear_of_parents_death(signal.SIGKILL)
     _forget_callers_ways()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDONLY)

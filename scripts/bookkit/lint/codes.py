@@ -39,7 +39,7 @@ CODES: dict[str, Code] = {
     "L112": _error("a magic or shell line"),
     "L113": _error("a cell waits for input()"),
     "L114": _error("a star import"),
-    "L115": _error("lab cells and pyproject's [tool.bookkit] lab_cells disagree"),
+    "L115": _error("lab or sandbox cells and pyproject's [tool.bookkit] lists of them disagree"),
     "L116": _error("global or unstable randomness, so the numbers are not reproducible"),
     "L117": _error("notebook metadata agentrl holds an unknown key or kind"),
     # Structure: what a chapter and its solutions consist of.

@@ -74,7 +74,7 @@ def check(context: Context) -> Iterator[Problem]:
             if cell.is_code:
                 yield from _outputs(page, cell)
                 yield from _code(page, cell)
-    yield from _lab_cells(context)
+    yield from _listed_cells(context)
 
 
 def _file(page: Page) -> Iterator[Problem]:
@@ -202,16 +202,21 @@ def _magics(page: Page, cell: Cell) -> Iterator[Problem]:
             yield page.problem("L112", cell, number, f"{line.strip()!r} is for IPython; a chapter holds plain Python")
 
 
-def _lab_cells(context: Context) -> Iterator[Problem]:
-    listed = set(context.section_of("bookkit", "lab_cells") or [])
-    found = {}
-    for page in context.pages.values():
-        for cell in page.chapter.code_cells:
-            if cell.output_class != "exact":
-                found[f"{page.chapter.label}:{cell.id}"] = (page, cell)
-    for name, (page, cell) in found.items():
-        if name not in listed and page.chapter.key in context.selected:
-            message = f"output class {cell.output_class!r}, but {name!r} is not in [tool.bookkit] lab_cells"
-            yield page.problem("L115", cell, None, message)
-    for name in sorted(listed - found.keys()):
-        yield Problem("pyproject.toml", None, None, f"lab_cells names {name!r}, which is no lab cell", code="L115")
+def _listed_cells(context: Context) -> Iterator[Problem]:
+    """Yield where the cells that are not of the class `exact` and pyproject's lists of them disagree."""
+    for output_class in OUTPUT_CLASSES[1:]:
+        setting = f"{output_class}_cells"
+        listed = set(context.section_of("bookkit", setting) or [])
+        found = {
+            f"{page.chapter.label}:{cell.id}": (page, cell)
+            for page in context.pages.values()
+            for cell in page.chapter.code_cells
+            if cell.output_class == output_class
+        }
+        for name, (page, cell) in found.items():
+            if name not in listed and page.chapter.key in context.selected:
+                message = f"output class {output_class!r}, but {name!r} is not in [tool.bookkit] {setting}"
+                yield page.problem("L115", cell, None, message)
+        for name in sorted(listed - found.keys()):
+            message = f"{setting} names {name!r}, which is no {output_class} cell"
+            yield Problem("pyproject.toml", None, None, message, code="L115")

@@ -1,0 +1,36 @@
+"""What the recorded outputs of every chapter and its solutions must show."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bookkit.notebook import Chapter, load_book
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = {notebook.label: notebook for notebook in load_book(ROOT).notebooks()}
+# Cells whose True or False is a finding about what they look at, and no check.
+FINDINGS = {"03": {"qwen-joints", "qwen-spelled"}, "05": {"chat-continue-print"}}
+# How many checks a chapter has at least, so that this test cannot pass for want of anything to look at.
+AT_LEAST = {"02": 12, "03": 8}
+
+
+def checks(notebook: Chapter) -> list[tuple[str, str]]:
+    """Return (cell, line) of every recorded line that ends in `: True` or `: False`."""
+    lines = [(cell.id, line) for cell in notebook.code_cells for line in cell.stdout.splitlines()]
+    findings = FINDINGS.get(notebook.label, set())
+    return [(cell, line) for cell, line in lines if re.search(r": (True|False)$", line) and cell not in findings]
+
+
+@pytest.mark.parametrize("label", NOTEBOOKS)
+def test_every_check_line_came_out_true(label: str) -> None:
+    found = checks(NOTEBOOKS[label])
+    assert len(found) >= AT_LEAST.get(label, 0)
+    assert [(cell, line) for cell, line in found if line.endswith("False")] == []
+
+
+@pytest.mark.parametrize("label", FINDINGS)
+def test_cells_named_as_findings_are_there_and_find_something(label: str) -> None:
+    found = {cell.id: cell.stdout for cell in NOTEBOOKS[label].code_cells if cell.id in FINDINGS[label]}
+    assert found.keys() == FINDINGS[label]
+    assert all(re.search(r": (True|False)$", text, re.MULTILINE) for text in found.values())
