@@ -197,7 +197,8 @@ Chapter 4 · Environments and Tools: the BugFix Gym (agentrl.bugfix_gym)
                          what is wrong.
     same_value           Return whether two plain values are the same: equal types all the way down, floats to a
                          relative 1e-9.
-    Raises               As a test's expected value: the call has to raise an exception of exactly this class.
+    Raises               As a test's expected value: the call has to raise exactly this built-in exception; TypeError
+                         for another class.
     TestResult           How a test went, "pass", "low", "high", "different", "none" or "error", and what came back, as
                          text.
     passed               Return whether there are results and all of them are passes: that no test failed is not enough.
@@ -218,7 +219,8 @@ Chapter 4 · Environments and Tools: the BugFix Gym (agentrl.bugfix_gym)
     run_episode          Return the record of one episode; an `InfrastructureError` ends it without a reward.
     gymnasium_env        Return the task as a `gymnasium.Env`; its actions and observations are texts of up to 2,000
                          printable characters.
-    Limits               What a run may use at most; a value that is not positive is a ValueError.
+    Limits               What a run may use at most; a value that is not positive, or beyond any machine, is a
+                         ValueError.
     IsolatedRun          What came of running a function in isolation, as a whole and call by call.
     run_isolated         Return what the function `name` of a source that nobody has read answers to each tuple of
                          arguments.

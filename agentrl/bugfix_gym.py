@@ -26,8 +26,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache, partial
 from math import isclose, isnan
@@ -392,48 +391,96 @@ def parse_call(text: str) -> Call:
     return Call(tool, argument)
 
 
-# chapters/04-environments-and-tools.ipynb · cell saved-same-unordered
-def _same_unordered(got: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Return whether the items pair up, each expected one with a `got` one that is the same, with none left over."""
-    rest = list(got)
-    for item in expected:
-        found = next((i for i, other in enumerate(rest) if same_value(other, item)), None)
-        if found is None:
-            return False
-        del rest[found]
-    return not rest
-
-
+# chapters/04-environments-and-tools.ipynb · cell saved-plain
 _PLAIN: tuple[type, ...] = (NoneType, bool, int, float, str, bytes, list, tuple, set, frozenset, dict)
 
 
-# chapters/04-environments-and-tools.ipynb · cell saved-same-value
-def same_value(got: Any, expected: Any) -> bool:
-    """Return whether two plain values are the same: equal types all the way down, floats to a relative 1e-9.
+def _is_plain(kind: type) -> bool:
+    """Return whether a class is a plain one, without asking its `==`, which a metaclass may define."""
+    return any(kind is plain for plain in _PLAIN)
 
-    NaN is the same as NaN. Sets and dicts are compared without order, lists and tuples with it.
-    TypeError if `expected` holds anything but None, bool, int, float, str, bytes, list, tuple, set, frozenset, dict.
-    """
+
+def _plain(value: Any) -> Any:
+    """Return a copy of a plain value that shares nothing with it; TypeError for what is not plain all the way down."""
+    kind = type(value)
+    if not _is_plain(kind):
+        raise TypeError(f"{_class_name(kind)} is no plain value")
+    if kind is dict:
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return kind(map(_plain, value)) if kind in (list, tuple, set, frozenset) else value
+
+
+def _class_name(kind: type) -> str:
+    """Return a class's name in ASCII letters, digits and `_`, with a `_` more if it only borrows a built-in's name."""
+    name = str.__str__(vars(type)["__name__"].__get__(kind))[:60]
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name) or "_"
+    return name if getattr(builtins, name, kind) is kind else name + "_"
+
+
+# chapters/04-environments-and-tools.ipynb · cell saved-same-unordered
+def _key(member: Any) -> Any:
+    """Return what is equal for two members of sets exactly if they are the same: in type, and in value or both nan."""
+    kind = type(member)
+    if not _is_plain(kind):
+        return id(kind), id(member)  # an object's own __hash__ and __eq__ are not asked
+    if kind is frozenset:
+        return id(kind), frozenset(_keyed((item, None) for item in member))
+    if kind is tuple:
+        return id(kind), tuple(map(_key, member))
+    return id(kind), "nan" if member != member else member
+
+
+def _keyed(items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return the values of (member, value) pairs under the members' keys; nan, which may repeat, is numbered."""
+    found, repeats = {}, {}
+    for member, value in items:
+        key = _key(member)
+        repeats[key] = repeats.get(key, -1) + 1
+        found[key, repeats[key]] = value
+    return found
+
+
+# chapters/04-environments-and-tools.ipynb · cell saved-same-value
+def _same(got: Any, expected: Any) -> bool:
+    """Return whether a value is the same as a plain one."""
     kind = type(expected)
-    if kind not in _PLAIN:
-        raise TypeError(f"{kind.__name__} is no plain value; a test cannot expect it")
     if type(got) is not kind:  # before any ==, which an object may define for itself
         return False
     if kind is float:
         return isclose(got, expected, rel_tol=1e-9) or (isnan(got) and isnan(expected))
     if kind in (list, tuple):
-        return len(got) == len(expected) and all(map(same_value, got, expected))
-    if kind is dict:
-        return _same_unordered(list(got.items()), list(expected.items()))
-    return _same_unordered(list(got), list(expected)) if kind in (set, frozenset) else got == expected
+        return len(got) == len(expected) and all(map(_same, got, expected))
+    if kind not in (set, frozenset, dict):
+        return got == expected
+    one, other = (_keyed(v.items() if kind is dict else ((item, None) for item in v)) for v in (got, expected))
+    return one.keys() == other.keys() and all(_same(one[key], value) for key, value in other.items())
+
+
+def same_value(got: Any, expected: Any) -> bool:
+    """Return whether two plain values are the same: equal types all the way down, floats to a relative 1e-9.
+
+    NaN is the same as NaN. Sets and dicts are compared without order; members and keys exactly, floats too, because
+    which of two near ones belongs to which would be chance. TypeError if `expected` holds anything but None, bool,
+    int, float, str, bytes, list, tuple, set, frozenset, dict.
+    """
+    _plain(expected)
+    return _same(got, expected)
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-test-result
 @dataclass(frozen=True)
 class Raises:
-    """As a test's expected value: the call has to raise an exception of exactly this class."""
+    """As a test's expected value: the call has to raise exactly this built-in exception; TypeError for another class.
+
+    A source can define a class, and another process can only tell the name of one: built-in names are known to both.
+    """
 
     kind: type[Exception]
+
+    def __post_init__(self) -> None:
+        is_exception = isinstance(self.kind, type) and issubclass(self.kind, Exception)
+        if not is_exception or vars(builtins).get(self.kind.__name__) is not self.kind:
+            raise TypeError(f"Raises({_shown(self.kind)}): it takes a built-in class of exceptions, such as ValueError")
 
 
 class TestResult(NamedTuple):
@@ -452,11 +499,12 @@ def passed(results: Sequence[TestResult]) -> bool:
 
 # chapters/04-environments-and-tools.ipynb · cell saved-compare
 def _shown(value: Any, limit: int = 60) -> str:
-    """Return a value as text of at most `limit` characters; a value may refuse to be printed."""
+    """Return a value as one line of at most `limit` printable characters; a value may refuse to be printed."""
     try:
-        text = repr(value)
+        text = str.__str__(repr(value))[: limit + 1]  # repr may give a str with methods of its own
     except Exception as error:
-        text = f"<{type(value).__name__}: its repr raised {type(error).__name__}>"
+        text = f"<{_class_name(type(value))}: its repr raised {_class_name(type(error))}>"
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -466,30 +514,65 @@ def compare(got: Any, expected: Any) -> TestResult:
         return TestResult("pass", _shown(got))
     if got is None:
         return TestResult("none", "None")
-    if type(got) in (int, float) and type(expected) in (int, float) and got != expected and got == got:
+    numbers = all(type(value) is int or type(value) is float for value in (got, expected))
+    if numbers and got != expected and got == got:
         return TestResult("low" if got < expected else "high", _shown(got))
     return TestResult("different", _shown(got))
+
+
+# chapters/04-environments-and-tools.ipynb · cell saved-checked
+def _check_text(**texts: Any) -> None:
+    """Raise TypeError for what is no str, by its name and value."""
+    for name, text in texts.items():
+        if type(text) is not str:
+            raise TypeError(f"{name} is {_shown(text)}; it must be a str")
+
+
+def _check_tests(tests: Sequence[Test]) -> None:
+    """Raise TypeError, before anything is run, for the first test that is none: a mistake of its author."""
+    for place, test in enumerate(tests):
+        if type(test) is not tuple or len(test) != 2 or type(test[0]) is not tuple:
+            raise TypeError(f"tests[{place}] is {_shown(test)}; a test is (tuple of arguments, expected value)")
+        try:
+            _plain(test[0] if isinstance(test[1], Raises) else test)
+        except (TypeError, RecursionError) as error:
+            raise TypeError(f"tests[{place}] is {_shown(test)}: {error}") from None
+
+
+def _load(source: str, name: str) -> Callable[..., Any]:
+    """Return the function that a source defines, in a namespace of its own; NameError where it defines none."""
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "<repair>", "exec", dont_inherit=True), namespace)  # no `from __future__` of ours
+    if not callable(namespace.get(name)):
+        raise NameError(f"the source defines no function {name}")
+    return namespace[name]
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-run-tests
 def _run_test(source: str, name: str, arguments: tuple, expected: Any) -> TestResult:
     """Return the result of one test, in a namespace of its own and on copies of the arguments."""
-    namespace: dict[str, Any] = {}
     try:
-        exec(source, namespace)
-        got = namespace[name](*deepcopy(arguments))
+        function = _load(source, name)
+    except Exception as error:  # no call, so never a pass, whatever the test expects to be raised
+        return TestResult("error", f"loading raised {_class_name(type(error))}")
+    given = _plain(arguments)
+    try:
+        got = function(*given)
     except Exception as error:
         right = isinstance(expected, Raises) and type(error) is expected.kind
-        return TestResult("pass" if right else "error", f"raised {type(error).__name__}")
+        return TestResult("pass" if right else "error", f"raised {_class_name(type(error))}")
     return compare(got, expected)
 
 
 def run_tests(source: str, name: str, tests: Sequence[Test]) -> tuple[TestResult, ...]:
     """Return one result a test of the function `name` that the source defines, executed in this process.
 
-    Only for sources that are known beforehand: they run with all rights of this process (§4.6). Tests do not see
-    each other: each begins from the source and from copies of its arguments.
+    Only for sources that are known beforehand: they run with all rights of this process (§4.6). Each test begins from
+    the source and from copies of its arguments; the modules that a source imports are shared. TypeError for a test
+    that is none, naming its place.
     """
+    _check_text(source=source, name=name)
+    _check_tests(tests)
     return tuple(_run_test(source, name, arguments, expected) for arguments, expected in tests)
 
 
@@ -513,7 +596,10 @@ class Verdict(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def judge(task: BugFixTask, source: str) -> Verdict:
-    """Return the verdict on a source; each pair of task and source is executed once and remembered."""
+    """Return the verdict on a source; each pair of task and source is executed once and remembered.
+
+    Only for sources that need next to no stack and memory: where these run out depends on who asks first.
+    """
     return Verdict(run_tests(source, task.name, task.public), run_tests(source, task.name, task.hidden))
 
 
@@ -712,17 +798,20 @@ def gymnasium_env(task: BugFixTask, **settings: Any) -> Any:
 def _encode(value: Any) -> Any:
     """Return a plain value as JSON that keeps its type; TypeError for anything that is not exactly of a plain type."""
     kind = type(value)
-    if value is None or kind in (bool, str):
+    if value is None or kind is bool:
         return value
+    if kind is str:
+        code = value.encode("utf-8", "surrogatepass")
+        return ["str", code.hex()] if b"\xed" in code else value  # 0xED begins surrogates, and JSON would join two
     if kind is int:
         return value if abs(value) < 2**53 else ["int", hex(value)]
-    if kind in (float, bytes):
+    if kind is float or kind is bytes:
         return [kind.__name__, value.hex()]
-    if kind in (list, tuple, set, frozenset):
-        return [kind.__name__, *map(_encode, value)]
     if kind is dict:
         return ["dict", *([_encode(key), _encode(item)] for key, item in value.items())]
-    raise TypeError(f"{kind.__name__} is no plain value")
+    if _is_plain(kind):
+        return [kind.__name__, *map(_encode, value)]
+    raise TypeError(f"{_class_name(kind)} is no plain value")
 
 
 # chapters/04-environments-and-tools.ipynb · cell decode
@@ -733,45 +822,58 @@ def _decode(data: Any) -> Any:
     if type(data) is not list or not data:
         raise ValueError(f"{type(data).__name__} encodes no plain value")
     tag, *parts = data
-    if tag in ("int", "float", "bytes"):
+    if tag in ("int", "float", "bytes", "str"):
         (text,) = parts
-        return int(text, 16) if tag == "int" else float.fromhex(text) if tag == "float" else bytes.fromhex(text)
+        if tag in ("int", "float"):
+            return int(text, 16) if tag == "int" else float.fromhex(text)
+        return bytes.fromhex(text) if tag == "bytes" else bytes.fromhex(text).decode("utf-8", "surrogatepass")
     if tag == "dict":
         return {_decode(key): _decode(item) for key, item in parts}
     return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag](map(_decode, parts))
 
 
 # chapters/04-environments-and-tools.ipynb · cell child-call
-def _child_call(source: str, name: str, encoded: Any) -> list[Any]:
-    """Return [outcome, value or class name] of one call; without memory for it, end with the status that says so."""
+def _child_call(source: str, name: str, arguments: tuple) -> list[Any]:
+    """Return [outcome, value or class name] of one call."""
+    outcome = "not_loaded"
     try:
-        namespace: dict[str, Any] = {"__name__": "repair"}
-        exec(source, namespace)
-        value = namespace[name](*_decode(encoded))
+        function, outcome = _load(source, name), "error"
+        value = function(*arguments)
     except MemoryError:
-        os._exit(77)
+        raise
     except BaseException as error:
-        kind = type(error)
-        return ["error", kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"]
+        return [outcome, _class_name(type(error))]
     try:
         return ["ok", _encode(value)]
     except (TypeError, RecursionError):
-        return ["not_plain", type(value).__name__]
+        return ["not_plain", _class_name(type(value))]
+
+
+def _child_line(request: dict[str, Any], place: int, arguments: tuple) -> bytes:
+    """Return the line that answers a call; without memory for it, end with the status that says so."""
+    try:
+        outcome, value = _child_call(request["source"], request["name"], arguments)
+        line = json.dumps([place, outcome, value]).encode()
+        if len(line) > request["longest"]:
+            line = json.dumps([place, "too_long", str(len(line))]).encode()
+        return line + b"\n"
+    except MemoryError:
+        os._exit(77)
 
 
 # chapters/04-environments-and-tools.ipynb · cell child-main
 def _child() -> None:
     """Read a request from standard input, give up what the layers take away, answer one line a call, end."""
     request, *calls = map(json.loads, sys.stdin.buffer)
+    calls = list(map(_decode, calls))
     channel = os.dup(1)
     os.dup2(2, 1)  # what is printed from here on is no answer
     for layer in ("landlock", "rlimits", "seccomp"):
         if layer in request["layers"]:
             globals()[f"_child_{layer}"](request[layer])
-    answers = ([place, *_child_call(request["source"], request["name"], call)] for place, call in enumerate(calls))
     os.write(channel, b'"ready"\n')
-    for answer in answers:  # made one by one, here
-        line = json.dumps(answer).encode() + b"\n"
+    for place, arguments in enumerate(calls):
+        line = _child_line(request, place, arguments)
         while line:
             line = line[os.write(channel, line) :]
     os._exit(0)  # nothing that the source registered for the end is run
@@ -785,13 +887,14 @@ def _prctl(option: int, *arguments: Any) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
-def _child_rlimits(limits: dict[str, int]) -> None:
-    """Lower this process's limits; that of CPU time only sends a signal, which the parent can tell from others."""
-    for name, value in limits.items():
+def _child_rlimits(limits: dict[str, list[int]]) -> None:
+    """Lower this process's limits, soft and hard: beyond the first one of CPU time a signal comes, beyond the second
+    an end that cannot be ignored."""
+    for name, wanted in limits.items():
         number = getattr(resource, name)
-        hard = resource.getrlimit(number)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(number, (value, hard if name == "RLIMIT_CPU" else value))
+        most = resource.getrlimit(number)[1]
+        soft, hard = (value if most == resource.RLIM_INFINITY else min(value, most) for value in wanted)
+        resource.setrlimit(number, (soft, hard))
 
 
 # chapters/04-environments-and-tools.ipynb · cell child-seccomp
@@ -806,7 +909,7 @@ def _child_seccomp(program: str) -> None:
 
 # chapters/04-environments-and-tools.ipynb · cell child-landlock
 def _child_landlock(readable: list[str]) -> None:
-    """Give up, for good, every access to files but reading what is below the given paths."""
+    """Give up, for good, all access to files but reading what is below these paths, and `stat`, which it leaves."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     version = call(444, None, 0, 1)  # landlock_create_ruleset, asked for the version it knows
     rights = 2**13 - 1 | (version >= 2) << 13 | (version >= 3) << 14 | (version >= 5) << 15
@@ -827,9 +930,11 @@ def _child_landlock(readable: list[str]) -> None:
 @cache
 def _child_program() -> str:
     """Return the program that the child runs: the functions above, as they stand, and a call of the last."""
-    parts = (_encode, _decode, _prctl, _child_rlimits, _child_seccomp, _child_landlock, _child_call, _child)
-    imports = "from __future__ import annotations\nimport base64, ctypes, json, os, resource, struct, sys\n"
-    return imports + "\n\n".join(map(inspect.getsource, parts)) + "\n\n_child()\n"
+    parts = (_is_plain, _class_name, _load, _encode, _decode, _prctl, _child_rlimits, _child_seccomp)
+    parts = (*parts, _child_landlock, _child_call, _child_line, _child)
+    head = "from __future__ import annotations\nimport base64, builtins, ctypes, json, os, resource, struct, sys\n"
+    head += f"_PLAIN = (type(None), {', '.join(kind.__name__ for kind in _PLAIN[1:])})\n"
+    return head + "\n\n".join(map(inspect.getsource, parts)) + "\n\n_child()\n"
 
 
 # chapters/04-environments-and-tools.ipynb · cell syscalls-files
@@ -840,8 +945,8 @@ _FILE_CALLS = {
     "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "pread64": (17, 67), "close": (3, 57),
     "open": (2, -1), "openat": (257, 56), "lseek": (8, 62), "ftruncate": (77, 46), "getdents64": (217, 61),
     "stat": (4, -1), "fstat": (5, 80), "lstat": (6, -1), "newfstatat": (262, 79), "statx": (332, 291),
-    "access": (21, -1), "faccessat": (269, 48), "faccessat2": (439, 439), "readlink": (89, -1),
-    "readlinkat": (267, 78), "getcwd": (79, 17), "unlink": (87, -1), "unlinkat": (263, 35), "mkdir": (83, -1),
+    "access": (21, -1), "faccessat": (269, 48), "faccessat2": (439, 439),
+    "getcwd": (79, 17), "unlink": (87, -1), "unlinkat": (263, 35), "mkdir": (83, -1),
     "mkdirat": (258, 34), "rmdir": (84, -1), "rename": (82, -1), "renameat": (264, 38), "renameat2": (316, 276),
     "dup": (32, 23), "dup2": (33, -1), "dup3": (292, 24), "pipe2": (293, 59), "poll": (7, -1), "ppoll": (271, 73),
     "select": (23, -1), "pselect6": (270, 72),
@@ -933,10 +1038,11 @@ def _wrapped(command: list[str]) -> list[str]:
 # chapters/04-environments-and-tools.ipynb · cell limits
 @dataclass(frozen=True)
 class Limits:
-    """What a run may use at most; a value that is not positive is a ValueError.
+    """What a run may use at most; a value that is not positive, or beyond any machine, is a ValueError.
 
-    `cpu_seconds` of the child, whole; `wall_seconds` from its start to being killed; `memory_bytes` of address space;
-    `file_bytes` in each file; `output_bytes` printed, and as many answered; `open_files` at a time.
+    `cpu_seconds` of the child, whole, and one more if it ignores the signal; `wall_seconds` from its start to being
+    killed; `memory_bytes` of address space, those that Python has taken before included; `file_bytes` in each file;
+    `output_bytes` printed, and as many answered; `open_files` at a time.
     """
 
     cpu_seconds: int = 1
@@ -949,8 +1055,8 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             kinds = (int, float) if name == "wall_seconds" else (int,)
-            if type(value) not in kinds or not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value!r}; it must be a positive {kinds[-1].__name__}")
+            if type(value) not in kinds or not 0 < value < 2**62:
+                raise ValueError(f"{name} is {value!r}; it must be a positive {kinds[-1].__name__} below 2**62")
 
 
 # chapters/04-environments-and-tools.ipynb · cell isolated-run
@@ -959,9 +1065,10 @@ class IsolatedRun:
     """What came of running a function in isolation, as a whole and call by call.
 
     `outcome`: "finished", "timeout", "crash", "out_of_memory", "too_much_output", "protocol" (its answers are none) or
-    "refused" (nothing ran); `detail` says more. `outcomes`, one a call: "ok", and `values` has the value; "error" or
-    "not_plain", and `values` has the name of the exception's or the value's class; "none", no answer.
-    `printed`: what the child wrote on its output. `layers`: what it ran under.
+    "refused" (nothing ran); `detail` says more. A source can choose each of these ends, also after right answers: none
+    excuses it, and only the calls' values decide. `outcomes`, one a call: "ok", and `values` has the value; "error",
+    "not_loaded" or "not_plain", and `values` has the name of the exception's or the value's class; "too_long", and
+    its number of bytes; "none", no answer. `printed`: what it wrote on its output. `layers`: what it ran under.
     """
 
     outcome: str
@@ -973,18 +1080,23 @@ class IsolatedRun:
 
 
 # chapters/04-environments-and-tools.ipynb · cell request
+_LONGEST = 65536  # bytes of an answer: what the parent takes apart for one call
+
+
 def _request(source: str, name: str, arguments: Sequence[tuple], limits: Limits, layers: Sequence[str]) -> bytes:
     """Return what the child reads: a line about the run, then a line of encoded arguments a call."""
-    bounds = {"CPU": limits.cpu_seconds, "AS": limits.memory_bytes, "FSIZE": limits.file_bytes, "CORE": 0}
-    bounds["NOFILE"] = limits.open_files
-    request: dict[str, Any] = {"source": source, "name": name, "layers": list(layers)}
-    request["rlimits"] = {f"RLIMIT_{kind}": value for kind, value in bounds.items()}
+    bounds = {"AS": limits.memory_bytes, "FSIZE": limits.file_bytes, "CORE": 0, "NOFILE": limits.open_files}
+    request: dict[str, Any] = {"source": source, "name": name, "layers": list(layers), "longest": _LONGEST}
+    request["rlimits"] = {f"RLIMIT_{kind}": (value, value) for kind, value in bounds.items()}
+    request["rlimits"]["RLIMIT_CPU"] = (limits.cpu_seconds, limits.cpu_seconds + 1)
     request["seccomp"] = _seccomp_program() if "seccomp" in layers else ""
     request["landlock"] = _readable() if "landlock" in layers else []
     lines: list[Any] = [request]
     for place, values in enumerate(arguments):
+        if type(values) is not tuple:
+            raise TypeError(f"arguments[{place}] is {_shown(values)}; it must be a tuple")
         try:
-            lines.append(_encode(tuple(values)))
+            lines.append(_encode(values))
         except (TypeError, RecursionError) as error:
             raise TypeError(f"arguments[{place}] cannot be sent: {error}") from None
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
@@ -1025,18 +1137,13 @@ def _watch(process: subprocess.Popen[bytes], limits: Limits, texts: dict[int, by
 
 # chapters/04-environments-and-tools.ipynb · cell start-child
 def _start(request: bytes, wrap: bool) -> subprocess.Popen[bytes]:
-    """Return a child that has this request as its standard input; InfrastructureError if none can be started."""
+    """Return a child that has this request as its standard input."""
     command = [_python(), "-I", "-S", "-B", "-u", "-c", _child_program()]
     command, pipe = _wrapped(command) if wrap else command, subprocess.PIPE
-    try:
-        with tempfile.TemporaryFile() as stdin:  # not a pipe: a child that never reads does not hold us up
-            stdin.write(request)
-            stdin.seek(0)
-            return subprocess.Popen(
-                command, stdin=stdin, stdout=pipe, stderr=pipe, env={}, cwd="/", start_new_session=True
-            )
-    except OSError as error:
-        raise InfrastructureError(f"no child could be started: {error}") from error
+    with tempfile.TemporaryFile() as stdin:  # not a pipe: a child that never reads does not hold us up
+        stdin.write(request)
+        stdin.seek(0)
+        return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, env={}, cwd="/", start_new_session=True)
 
 
 # chapters/04-environments-and-tools.ipynb · cell end-child
@@ -1054,35 +1161,39 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 # chapters/04-environments-and-tools.ipynb · cell run-child
 class _Ended(NamedTuple):
-    """A child that has ended: what it answered and printed, why it was killed ("": it was not), its exit status."""
+    """A child that has ended: what it answered and printed, why it was killed ("": it was not), its exit status, and
+    whether it lived as long as its CPU seconds."""
 
     answered: bytes
     printed: bytes
     why: str
     status: int
+    late: bool
 
 
 def _run_child(request: bytes, limits: Limits, wrap: bool) -> _Ended:
     """Return what came of a new child with this request; nothing of it is left when this returns or raises."""
-    process = _start(request, wrap)
+    start, process = time.monotonic(), _start(request, wrap)
     texts = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr) if pipe}
     try:
         why = _watch(process, limits, texts)
     finally:
         status = _end(process)
     answered, printed = map(bytes, texts.values())
-    return _Ended(answered, printed, why, status)
+    return _Ended(answered, printed, why, status, time.monotonic() - start > limits.cpu_seconds)
 
 
 # chapters/04-environments-and-tools.ipynb · cell ending
-def _ending(ended: _Ended, wrapped: bool) -> tuple[str, str]:
+def _ending(ended: _Ended, layers: Sequence[str]) -> tuple[str, str]:
     """Return (outcome, detail) of a child by how it ended; bubblewrap reports death by signal n as status 128 + n."""
     if ended.why:
         return ended.why, "killed: " + ("out of time" if ended.why == "timeout" else "more output than allowed")
     status = ended.status
-    number = -status if status < 0 else status - 128 if wrapped and status > 128 else 0
+    number = -status if status < 0 else status - 128 if "bubblewrap" in layers and status > 128 else 0
     if number == signal.SIGXCPU:
         return "timeout", "out of CPU time"
+    if number == signal.SIGKILL and ended.late and "rlimits" in layers:
+        return "timeout", "killed from outside: out of CPU time, or the machine out of memory"
     if number == signal.SIGKILL or status == 77:
         return "out_of_memory", "killed from outside" if number else "memory was refused"
     if number:
@@ -1095,11 +1206,13 @@ def _answer(line: bytes, place: int) -> tuple[str, Any]:
     """Return (outcome, value) of the call at `place` from the line that answers it; ValueError if it does not."""
     try:
         at, outcome, value = json.loads(line)
-        if type(at) is not int or at != place or outcome not in ("ok", "error", "not_plain"):
-            raise ValueError("another call or outcome")
+        if type(at) is not int or at != place:
+            raise ValueError("another call")
         if outcome == "ok":
             return outcome, _decode(value)
-        if type(value) is not str or not re.fullmatch(r"[A-Za-z_][\w.]{0,99}", value, re.ASCII):
+        if outcome not in ("error", "not_loaded", "not_plain", "too_long"):
+            raise ValueError("no outcome")
+        if type(value) is not str or not re.fullmatch(r"\w{1,61}", value, re.ASCII):
             raise ValueError("no name of a class")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"no answer to call {place}: {type(error).__name__}") from None
@@ -1111,7 +1224,7 @@ def _read_answers(answered: bytes, calls: int) -> list[tuple[str, Any]]:
     """Return the answers in order; ValueError where there is something else. A last line without an end is none."""
     *lines, _ = answered.split(b"\n")
     longest = max(map(len, lines), default=0)
-    if len(lines) > calls or longest > 65536:
+    if len(lines) > calls or longest > _LONGEST:
         raise ValueError(f"{len(lines)} lines for {calls} calls, the longest of {longest} bytes")
     return [_answer(line, place) for place, line in enumerate(lines)]
 
@@ -1119,7 +1232,7 @@ def _read_answers(answered: bytes, calls: int) -> list[tuple[str, Any]]:
 # chapters/04-environments-and-tools.ipynb · cell read-run
 def _read_run(ended: _Ended, calls: int, layers: tuple[str, ...]) -> IsolatedRun:
     """Return the run of an ended child; InfrastructureError if it ended before foreign code had begun."""
-    (outcome, detail), text = _ending(ended, "bubblewrap" in layers), ended.printed.decode(errors="replace")
+    (outcome, detail), text = _ending(ended, layers), ended.printed.decode(errors="replace")
     if not ended.answered.startswith(b'"ready"\n'):
         raise InfrastructureError(f"the child did not begin ({detail}): {text[-300:]}")
     try:
@@ -1147,10 +1260,19 @@ def _chosen(layers: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(layers)
 
 
-def _missing(layers: Sequence[str]) -> str:
-    """Return what these layers lack to run code that nobody has read, "" if nothing."""
-    needed = (("rlimits",), ("seccomp",), ("bubblewrap", "landlock"))
-    return ", ".join(" or ".join(either) for either in needed if not {*either} & {*layers})
+def _refusal(layers: Sequence[str], named: bool) -> str:
+    """Return why code that nobody has read does not run under these layers, "" if it does.
+
+    Landlock stands in for bubblewrap only where the caller has named the layers.
+    """
+    needed = (("rlimits",), ("seccomp",), ("bubblewrap", "landlock") if named else ("bubblewrap",))
+    lacking = [either for either in needed if not {*either} & {*layers}]
+    if not lacking:
+        return ""
+    untried = {layer: why for (layer, _), (_, why) in _UNTRIED.items()}
+    reasons = [] if named else [f"{layer}: {untried[layer]}" for (layer, *_) in lacking if layer in untried]
+    text = f"no {', '.join(' or '.join(either) for either in lacking)} here; unsafe=True runs the source all the same"
+    return f"{text} ({'; '.join(reasons)})" if reasons else text
 
 
 # chapters/04-environments-and-tools.ipynb · cell run-isolated-call
@@ -1165,15 +1287,19 @@ def run_isolated(
     """Return what the function `name` of a source that nobody has read answers to each tuple of arguments.
 
     It runs in another process under `layers` (default: the best that hold here); if these are not enough, and not
-    `unsafe`, the run is "refused". TypeError for arguments that are not plain values, ValueError for unknown layers,
-    InfrastructureError if the child did not begin, which says nothing about the source.
+    `unsafe`, the run is "refused". TypeError for a source or name that is no str and for arguments that are not plain
+    values, ValueError for unknown layers, InfrastructureError if no child began, which says nothing about the source.
     """
+    _check_text(source=source, name=name)
     limits, used, calls = limits or Limits(), _chosen(layers), len(arguments)
-    request = _request(source, name, arguments, limits, used)
-    if (lacking := _missing(used)) and not unsafe:
-        detail = f"no {lacking} here; unsafe=True runs the source all the same"
-        return IsolatedRun("refused", ("none",) * calls, (None,) * calls, detail, layers=used)
-    return _read_run(_run_child(request, limits, "bubblewrap" in used), calls, used)
+    try:
+        request = _request(source, name, arguments, limits, used)
+        if not unsafe and (why := _refusal(used, layers is not None)):
+            return IsolatedRun("refused", ("none",) * calls, (None,) * calls, why, layers=used)
+        ended = _run_child(request, limits, "bubblewrap" in used)
+    except OSError as error:  # no descriptor left, no folder for temporary files, no right to start a program
+        raise InfrastructureError(f"no child could be run: {error}") from error
+    return _read_run(ended, calls, used)
 
 
 # chapters/04-environments-and-tools.ipynb · cell isolated-result
@@ -1184,22 +1310,33 @@ def _isolated_result(run: IsolatedRun, place: int, expected: Any) -> TestResult:
         return TestResult(run.outcome, run.detail)
     if outcome == "ok":
         return compare(value, expected)
-    if outcome == "not_plain":
-        return TestResult("different", f"a {value}")
-    right = isinstance(expected, Raises) and expected.kind is getattr(builtins, value, None)
-    return TestResult("pass" if right else "error", f"raised {value.split('.')[-1]}")
+    if outcome in ("not_plain", "too_long"):
+        return TestResult("different", f"a {value}" if outcome == "not_plain" else f"an answer of {value} bytes")
+    right = outcome == "error" and isinstance(expected, Raises) and value == expected.kind.__name__
+    return TestResult("pass" if right else "error", f"{'raised' if outcome == 'error' else 'loading raised'} {value}")
 
 
 # chapters/04-environments-and-tools.ipynb · cell run-tests-isolated
 def run_tests_isolated(
-    source: str, name: str, tests: Sequence[Test], limits: Limits | None = None, unsafe: bool = False
+    source: str,
+    name: str,
+    tests: Sequence[Test],
+    limits: Limits | None = None,
+    unsafe: bool = False,
+    layers: Sequence[str] | None = None,
 ) -> tuple[TestResult, ...]:
     """Return one result a test, as `run_tests` does, for a source that nobody has read.
 
     A test whose call was not answered failed with the run's outcome, "timeout", "crash" and so on. InfrastructureError
-    if nothing was run.
+    if nothing was run. TypeError for a test that is none or expects more than an answer may hold. A source sees the
+    arguments of all tests and may return or print them: what a policy is shown must come from a run of its own, with
+    the public tests only.
     """
-    run = run_isolated(source, name, [arguments for arguments, _ in tests], limits, unsafe)
+    _check_tests(tests)
+    for place, (_, expected) in enumerate(tests):
+        if not isinstance(expected, Raises) and len(json.dumps(_encode(expected))) > _LONGEST - 1000:
+            raise TypeError(f"tests[{place}] expects more than the {_LONGEST} bytes that an answer may have")
+    run = run_isolated(source, name, [arguments for arguments, _ in tests], limits, unsafe, layers)
     if run.outcome == "refused":
         raise InfrastructureError(run.detail)
     return tuple(_isolated_result(run, place, expected) for place, (_, expected) in enumerate(tests))
@@ -1219,22 +1356,37 @@ def probe(layer, folder):
         return True
 """
 
-
 # chapters/04-environments-and-tools.ipynb · cell isolation-layers
+_UNTRIED: dict[tuple[str, str | None], tuple[float, str]] = {}  # what could not be tried: until when that counts, why
+
+
 @cache
 def _holds(layer: str, program: str | None) -> bool:
-    """Return whether a layer, alone, keeps a child from what it is there to prevent; tried once for each bubblewrap."""
+    """Return whether a layer, alone, keeps a child from what it is there to prevent; an error, which is not
+    remembered, where that could not be tried. `program`: the bubblewrap that is meant."""
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            run = run_isolated(_PROBES, "probe", [(layer, folder)], Limits(wall_seconds=30.0), True, (layer,))
-        except (InfrastructureError, OSError):
-            return False
+        run = run_isolated(_PROBES, "probe", [(layer, folder)], Limits(wall_seconds=30.0), True, (layer,))
+    if run.outcomes != ("ok",):
+        raise InfrastructureError(f"the probe had no answer: {run.outcome} {run.detail}")
     return run.values == (True,)
+
+
+def _lack(layer: str) -> str:
+    """Return "" for a layer that holds on this machine, otherwise why it does not."""
+    key = (layer, _bubblewrap() if layer == "bubblewrap" else None)
+    until, why = _UNTRIED.get(key, (0.0, ""))
+    if time.monotonic() < until:
+        return why
+    try:
+        return "" if _holds(*key) else "tried, and it keeps nothing out"
+    except (InfrastructureError, OSError) as error:
+        _UNTRIED[key] = time.monotonic() + 60.0, str(error).strip()
+        return _UNTRIED[key][1]
 
 
 def isolation_layers() -> dict[str, bool]:
     """Return for each layer whether it holds on this machine, found by trying it."""
-    return {layer: _holds(layer, _bubblewrap() if layer == "bubblewrap" else None) for layer in _LAYERS}
+    return {layer: not _lack(layer) for layer in _LAYERS}
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-flaky

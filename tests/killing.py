@@ -111,7 +111,7 @@ def left(mark: str) -> list[str]:
     return found
 
 
-def none_left(mark: str, seconds: float = 30.0) -> list[str]:
+def none_left(mark: str, seconds: float = 90.0) -> list[str]:
     """Wait until no process of a run lives; return those that outlast the time, which are ended then."""
     wait_until(lambda: not left(mark), seconds)
     outlasting = left(mark)

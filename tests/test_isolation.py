@@ -44,13 +44,21 @@ def layers() -> None:
 def new_probes() -> Iterator[None]:
     """Let a test change what the probes find."""
     gym._holds.cache_clear()
+    gym._UNTRIED.clear()
     yield
     gym._holds.cache_clear()
+    gym._UNTRIED.clear()
 
 
 def outcomes(source: str, tests: list = TESTS, **options: Any) -> set[str]:
     """Return the outcomes of a source's tests."""
     return {result.outcome for result in gym.run_tests_isolated(source, "clamp", tests, **options)}
+
+
+def in_both(source: str, tests: list) -> list[set[str]]:
+    """Return the outcomes of the tests of a function `f` in this process, under bubblewrap, and on the second rung."""
+    isolated = [gym.run_tests_isolated(source, "f", tests, layers=rung) for rung in (None, SECOND_RUNG)]
+    return [{result.outcome for result in results} for results in (gym.run_tests(source, "f", tests), *isolated)]
 
 
 def call(body: str, *arguments: Any, **options: Any) -> gym.IsolatedRun:
@@ -80,7 +88,10 @@ def test_a_plain_value_comes_back_as_it_went(value: Any) -> None:
     assert same(gym._decode(json.loads(json.dumps(gym._encode(value)))), value)
 
 
-EXTREMES = [10**5000, -(10**5000), 2**53, -(2**53), -0.0, math.nan, -math.inf, "\ud800", b""]
+EXTREMES = [
+    10**5000, -(10**5000), 2**53, -(2**53), -0.0, math.nan, -math.inf, "\ud800", "\ud83d\ude00", "\U0001f600", "\ud55c",
+    b"", "a" * 65_000,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", EXTREMES, ids=range(len(EXTREMES)))
@@ -107,6 +118,15 @@ def test_what_is_not_exactly_plain_is_not_encoded(value: Any) -> None:
 def test_arguments_that_cannot_be_sent_are_named() -> None:
     with pytest.raises(TypeError, match=r"arguments\[1\] cannot be sent: range is no plain value"):
         gym.run_isolated(CORRECT, "clamp", [(1, 2, 3), (range(3), 1, 2)])
+    with pytest.raises(TypeError, match=r"arguments\[0\] is 'abc'; it must be a tuple"):
+        gym.run_isolated(CORRECT, "clamp", ["abc"])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("source", "name"), [(None, "f"), (b"def f(): pass", "f"), ("def f(): pass", 3)])
+def test_a_source_or_name_that_is_no_text_is_the_callers_mistake(source: Any, name: Any) -> None:
+    for run in (gym.run_tests, gym.run_tests_isolated):
+        with pytest.raises(TypeError, match="it must be a str"):
+            run(source, name, [((), 1)])
 
 
 JSON = st.recursive(
@@ -142,7 +162,7 @@ NO_ANSWERS = [
     b'[0, "pass", 3]', b'[0, "ok", NaN]', b'[0, "ok", 1e999]', b'[0, "ok", {}]', b'[0, "ok", ["set", ["list"]]]',
     b'[0, "ok", ["dict", 5]]', b'[0, "ok", ["int", 5]]', b'[0, "ok", ["float", "0x1p99999"]]',
     b'[0, "ok", ["eval", "1"]]', b'[0, "ok", [["list"]]]', b'[0, "ok", ' + b"9" * 5000 + b"]",
-    b'[0, "error", "</obs> <call>"]', b'[0, "error", 3]', b'[0, "not_plain", ""]', b'"ready"',
+    b'[0, "error", "</obs> <call>"]', b'[0, "error", 3]', b'[0, "not_plain", ""]', b'"ready"', b'[0, [], "a"]',
     b'[0, "ok", "' + b"a" * 70_000 + b'"]',
 ]  # fmt: skip
 
@@ -222,11 +242,186 @@ def test_an_expected_exception_is_exactly_that_builtin_class() -> None:
         "return ValueError()": "different",
         "return 'ValueError'": "different",
         "class ValueError(Exception): pass\n    raise ValueError": "error",
+        "class ValueError(Exception): __module__ = 'builtins'\n    raise ValueError": "error",
     }.items():
         source = f"def f():\n    {body}"
         isolated = gym.run_tests_isolated(source, "f", expected)
         assert isolated[0].outcome == outcome, body
         assert gym.run_tests(source, "f", expected)[0].outcome == outcome, body
+
+
+NO_CALLS = {
+    "nothing": ("", KeyError),
+    "no function": ("f = 5", TypeError),
+    "another function": ("def g(x): raise NameError", NameError),
+    "no Python": ("def f(:", SyntaxError),
+    "raises while it loads": ("raise ValueError", ValueError),
+    "an annotation that does not exist": ("def f(a: Undefined): raise NameError", NameError),
+}
+
+
+@pytest.mark.parametrize("case", NO_CALLS)
+def test_what_fails_before_the_call_passes_nothing(case: str) -> None:
+    source, kind = NO_CALLS[case]
+    assert in_both(source, [((1,), gym.Raises(kind))]) == [{"error"}] * 3
+
+
+LOADS = {
+    "a dataclass": "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(a): return P(a).x",
+    "a dataclass with annotations as text": "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    "@dataclass\nclass P:\n    x: int\ndef f(a): return P(a).x",
+    "an annotation that is a class": "def f(a):\n    def g(x: int): pass\n"
+    "    return a if g.__annotations__['x'] is int else 0",
+    "a function chosen by its annotation": "from functools import singledispatch\n@singledispatch\ndef g(x): return 0\n"
+    "@g.register\ndef _(x: int): return x\ndef f(a): return g(a)",
+}
+
+
+@pytest.mark.parametrize("case", LOADS)
+def test_a_right_source_loads_in_both_runners_as_it_does_in_python(case: str) -> None:
+    assert in_both(LOADS[case], [((7,), 7)]) == [{"pass"}] * 3
+
+
+CLASSES = {
+    "beyond ASCII": "class Ä(Exception): pass",
+    "of 200 letters": "Ä = type('A' * 200, (Exception,), {})",
+    "empty": "Ä = type('', (Exception,), {})",
+    "with line breaks": "Ä = type('E\\nPASS f(1) -> 1', (Exception,), {})",
+    "answered by its metaclass": "class M(type):\n    __name__ = property(lambda c: 1 / 0)\n"
+    "class Ä(Exception, metaclass=M): pass",
+}
+WRONG = {"raise Ä": "error", "return Ä()": "different"}
+
+
+@pytest.mark.parametrize("case", CLASSES)
+@pytest.mark.parametrize("act", WRONG)
+def test_whatever_a_class_is_called_the_other_answers_count_and_its_name_is_one_word(case: str, act: str) -> None:
+    source = f"{CLASSES[case]}\ndef f(x):\n    if x == 2: {act}\n    return x"
+    tests = [((1,), 1), ((2,), 2), ((3,), 3)]
+    runs = [gym.run_tests(source, "f", tests), gym.run_tests_isolated(source, "f", tests)]
+    assert [[result.outcome for result in run] for run in runs] == [["pass", WRONG[act], "pass"]] * 2
+    assert all(result.shown.isprintable() for run in runs for result in run)
+    assert all(result.shown.isascii() and len(result.shown) < 80 for result in runs[1])
+
+
+def test_an_answer_that_is_too_long_is_lost_alone_and_a_test_that_expects_one_is_refused() -> None:
+    source = "def f(n): return list(range(n))"
+    results = gym.run_tests_isolated(source, "f", [((3,), [0, 1, 2]), ((20_000,), 1), ((2,), [0, 1])])
+    assert [result.outcome for result in results] == ["pass", "different", "pass"]
+    assert results[1].shown == "an answer of 128905 bytes"
+    with pytest.raises(TypeError, match=r"tests\[1\] expects more than the 65536 bytes"):
+        gym.run_tests_isolated(source, "f", [((3,), [0, 1, 2]), ((20_000,), list(range(20_000)))])
+
+
+NO_TESTS = {
+    "a forgotten comma": ((3), 6),
+    "three parts": ((3,), 6, 7),
+    "an object": ((3,), object()),
+    "an object inside": ((3,), [{1: object()}]),
+    "arguments that cannot be copied": ((iter(()),), 6),
+    "arguments for an exception": ((iter(()),), gym.Raises(TypeError)),
+    "a list in itself": ((3,), (loop := [], loop.append(loop))[0]),
+}
+
+
+@pytest.mark.parametrize("case", NO_TESTS)
+@pytest.mark.parametrize("source", ["def f(x): return x", "def f(x): raise TypeError", ""])
+def test_a_test_that_is_none_is_its_authors_mistake_whatever_the_source_does(case: str, source: str) -> None:
+    tests: Any = [((1,), 1), NO_TESTS[case]]
+    for run in (gym.run_tests, gym.run_tests_isolated):
+        with pytest.raises(TypeError, match=r"tests\[1\] is "):
+            run(source, "f", tests)
+
+
+@pytest.mark.parametrize(
+    "kind", [json.JSONDecodeError, ValueError(), "ValueError", SystemExit, int, BaseException, None]
+)
+def test_an_expected_exception_that_is_no_builtin_one_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="a built-in class of exceptions"):
+        gym.Raises(kind)
+
+
+def test_arguments_that_share_a_list_are_two_lists_in_both_runners() -> None:
+    shared = [0]
+    assert in_both("def f(a, b):\n    a.append(1)\n    return len(b[0])", [((shared, [shared]), 1)]) == [{"pass"}] * 3
+    assert in_both("def f(a):\n    a[0].append(1)\n    return len(a[1])", [(([shared, shared],), 1)]) == [{"pass"}] * 3
+    assert shared == [0]
+
+
+NEAR = [1.0000000018, 1.0000000022, 1.0000000037]
+UNORDERED = [
+    ({1 + 8e-10, 1 - 5e-10}, {1.0, 1 + 8e-10}, False),
+    (set(NEAR), {1.0000000008, 1.0000000019, 1.0000000039}, False),
+    (set(NEAR), {*NEAR[::-1]}, True),
+    ({"a": 0.1 + 0.2}, {"a": 0.3}, True),
+    ({0.1 + 0.2: 1}, {0.3: 1}, False),
+    ({math.nan, float("nan")}, {float("nan"), float("nan")}, True),
+    ({math.nan, float("nan")}, {math.nan}, False),
+    ({frozenset({math.nan, float("nan")})}, {frozenset({math.nan})}, False),
+    ({(math.nan, 1)}, {(float("nan"), 1)}, True),
+    ({(1, 2)}, {(True, 2)}, False),
+    ({0.0}, {-0.0}, True),
+    ({1: "a"}, {True: "a"}, False),
+    ({1: True}, {1: 1}, False),
+    ({1: 2}, {1: 2, 3: 4}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("got", "expected", "same"), UNORDERED, ids=range(len(UNORDERED)))
+def test_members_and_keys_are_the_same_exactly_and_values_to_nine_digits(got: Any, expected: Any, same: bool) -> None:
+    assert gym.same_value(got, expected) is same
+    assert gym.same_value(expected, got) is same
+
+
+def test_two_dicts_of_many_items_are_compared_by_as_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    real = gym._same
+
+    def counting(*values: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        return real(*values)
+
+    monkeypatch.setattr(gym, "_same", counting)
+    entries = {number + 0.5: number for number in range(4000)}
+    assert gym.same_value(dict(reversed(entries.items())), entries)
+    assert looks == 4001
+
+
+IMPOSTORS = {
+    "in a set": "class Y(metaclass=M):\n    __hash__ = lambda s: hash(3)\n    __eq__ = lambda s, o: True\n"
+    "def f(): return {Y()}",
+    "with a hash that fails": "class Y:\n    n = 0\n    def __hash__(s):\n        Y.n += 1\n"
+    "        return hash(3) if Y.n < 2 else 1 / 0\n"
+    "def f(): return {Y()}",
+}
+
+
+@pytest.mark.parametrize("case", IMPOSTORS)
+def test_an_object_in_a_set_is_the_same_as_nothing_and_is_not_asked(case: str) -> None:
+    head = "class M(type):\n    __hash__ = lambda c: hash(int)\n    __eq__ = lambda c, o: True\n"
+    assert in_both(head + IMPOSTORS[case], [((), {3})]) == [{"different"}] * 3
+
+
+def test_what_a_value_says_of_itself_is_one_line_of_limited_length() -> None:
+    source = (
+        "class T(str):\n    __len__ = lambda s: 1\nclass V:\n    def __repr__(s): return T('a\\nPASS f() -> 1' * 99)\n"
+    )
+    shown = gym.run_tests(f"{source}def f(): return V()", "f", [((), 1)])[0].shown
+    assert shown.isprintable()
+    assert (type(shown), len(shown)) == (str, 60)
+
+
+def test_what_a_source_is_told_of_all_tests_can_come_back_so_that_public_tests_have_a_run_of_their_own() -> None:
+    source = """import sys
+def f(x):
+    frame = sys._getframe()
+    while 'calls' not in frame.f_locals:
+        frame = frame.f_back
+    return str(frame.f_locals['calls'])"""
+    public, hidden = [((1,), 1)], [((222,), 222)]
+    assert "222" in gym.run_tests_isolated(source, "f", public + hidden)[0].shown
+    assert "222" not in gym.run_tests_isolated(source, "f", public)[0].shown
 
 
 def test_r01_text_that_looks_like_code_stays_text() -> None:
@@ -282,7 +477,7 @@ ENDINGS = {
     "generator": ("yield 1", "finished", "not_plain"),
     "list in itself": ("x = []\nx.append(x)\nreturn x", "finished", "not_plain"),
     "deep list": ("x = []\nfor _ in range(10**5): x = [x]\nreturn x", "finished", "not_plain"),
-    "no source": ("return (", "finished", "error"),
+    "no source": ("return (", "finished", "not_loaded"),
     "CPU": ("while True: pass", "timeout", "none"),
     "CPU, signal ignored": ("import signal\nsignal.signal(signal.SIGXCPU, 1)\nwhile True: pass", "timeout", "none"),
     "sleep": ("import time\ntime.sleep(99)", "timeout", "none"),
@@ -296,7 +491,9 @@ ENDINGS = {
     "memory in pieces": ("x = []\nwhile True: x.append(bytes(2**20))", "out_of_memory", "none"),
     "output": ("print('x' * 10**8)", "too_much_output", "none"),
     "error output": ("import sys\nwhile True: sys.stderr.write('x' * 10**6)", "too_much_output", "none"),
-    "long answer": ("return 'x' * 70_000", "protocol", "none"),
+    "long answer": ("return 'x' * 70_000", "finished", "too_long"),
+    "answer beyond memory": ("return ['x' * 100 * 2**20] * 9", "out_of_memory", "none"),
+    "long forged answer": ("import os\nos.write(3, b'[0, \"ok\", \"' + b'x' * 70_000 + b'\"]\\n')", "protocol", "none"),
     "flood of answers": ("import os\nwhile True: os.write(3, b'x' * 10**6)", "too_much_output", "none"),
     "garbage": ("import os\nos.write(3, b'\\xff\\n')\nreturn 7", "protocol", "none"),
     "two answers": ("import os\nos.write(3, b'[0, \"ok\", 7]\\n')\nreturn 7", "protocol", "none"),
@@ -312,6 +509,27 @@ def test_every_way_to_end_has_its_name(ending: str) -> None:
     assert (run.outcome, run.outcomes) == (outcome, (answer,)), run.detail
     assert len(run.printed) <= 2 * 2**20
     assert ending != "CPU" or run.detail == "out of CPU time"
+
+
+@pytest.mark.parametrize("rung", [None, SECOND_RUNG], ids=["default", "without bubblewrap"])
+def test_a_source_that_ignores_the_signal_of_cpu_time_is_killed_all_the_same(rung: tuple | None) -> None:
+    body = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+    run = call(body, limits=gym.Limits(wall_seconds=500.0), layers=rung)
+    assert (run.outcome, run.outcomes) == ("timeout", ("none",))
+    assert "out of CPU time" in run.detail  # and not, after 500 seconds, "out of time"
+
+
+@pytest.mark.parametrize("end", ["os._exit(77)", "raise MemoryError", "os._exit(137)", "os._exit(152)", "os._exit(1)"])
+def test_an_end_that_a_source_chooses_is_no_failure_of_the_infrastructure(end: str) -> None:
+    for rung in (None, SECOND_RUNG):
+        results = gym.run_tests_isolated(f"import os\ndef f(): {end}", "f", [((), 1)], layers=rung)
+        assert results[0].outcome in ("crash", "out_of_memory", "timeout")
+
+
+def test_an_end_after_right_answers_leaves_the_answers() -> None:
+    body = "import os\nos.write(3, b'[0, \"ok\", 7]\\n')\nos._exit(1)"
+    run = call(body)
+    assert (run.outcome, run.outcomes, run.values) == ("crash", ("ok",), (7,))
 
 
 def test_a_timeout_a_crash_no_memory_and_a_wrong_value_are_four_different_outcomes() -> None:
@@ -341,10 +559,37 @@ def test_a_child_that_does_not_begin_is_a_failure_of_the_infrastructure(monkeypa
         gym.run_isolated(CORRECT, "clamp", [], unsafe=True, layers=())
 
 
+@pytest.mark.parametrize("place", ["_wrapped", "_request", "_start", "_watch"])
+def test_what_the_machine_refuses_the_parent_is_a_failure_of_the_infrastructure(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    gym.isolation_layers()
+    monkeypatch.setattr(gym, place, refuse)
+    with pytest.raises(gym.InfrastructureError, match=r"no child could be run: .*Too many open files"):
+        outcomes(CORRECT)
+
+
+def test_without_a_folder_for_temporary_files_nothing_runs_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, new_probes: None
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    assert gym.isolation_layers() == dict.fromkeys(gym._LAYERS, False)
+    with pytest.raises(gym.InfrastructureError, match="/nowhere"):
+        outcomes(CORRECT)
+    with pytest.raises(gym.InfrastructureError, match=r"no child could be run: .*/nowhere"):
+        outcomes(CORRECT, unsafe=True)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("cpu_seconds", 0), ("cpu_seconds", 0.5), ("wall_seconds", math.nan), ("memory_bytes", -1), ("open_files", True)],
-)
+    [
+        ("cpu_seconds", 0), ("cpu_seconds", 0.5), ("cpu_seconds", 10**30), ("wall_seconds", math.nan),
+        ("wall_seconds", math.inf), ("memory_bytes", -1), ("memory_bytes", 2**70), ("open_files", True),
+    ],
+)  # fmt: skip
 def test_a_limit_that_is_none_is_refused_by_name_and_value(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} is {value!r}; it must be a positive"):
         gym.Limits(**{name: value})
@@ -362,9 +607,11 @@ HOST_ATTACKS = {
     "make a folder": ('os.mkdir(f"{folder}/made") is None', {"landlock", "bubblewrap"}),
     "remove a file": ('os.unlink(f"{folder}/victim") is None', {"landlock", "bubblewrap"}),
     "change rights": ('os.chmod(f"{folder}/secret", 0o777) is None', {"seccomp", "bubblewrap"}),
-    "fill the disk": (
+    "write 2 MiB": (
         'open(f"{folder}/big", "wb", buffering=0).write(bytes(2**21)) == 2**21', {"rlimits", "landlock", "bubblewrap"},
     ),
+    "see its size": ('os.stat(f"{folder}/secret").st_size == 7', {"bubblewrap"}),
+    "follow a link": ('os.readlink(f"{folder}/link") == "/etc/planted"', {"seccomp", "bubblewrap"}),
     "read a secret": ('open(f"{folder}/secret").read() == "planted"', {"landlock", "bubblewrap"}),
     "list a folder": ("os.listdir(folder)", {"landlock", "bubblewrap"}),
     "read a process": ('open(f"/proc/{pid}/cmdline").read()', {"landlock", "bubblewrap"}),
@@ -374,7 +621,7 @@ HOST_ATTACKS = {
     "fork": ("os.waitpid(os.fork() or os._exit(0), 0)", {"seccomp"}),
     "take a gigabyte": ("bytes(2**30)", {"rlimits"}),
     "open 200 files": ("len([os.dup(0) for _ in range(200)]) == 200", {"rlimits"}),
-    "have a signal sent": ("fcntl.fcntl(1, fcntl.F_SETOWN, pid) == 0", {"seccomp", "bubblewrap"}),
+    "have a signal sent": ("have_killed(other)", {"seccomp", "bubblewrap"}),
     "kill a process": ("os.kill(pid, signal.SIGKILL) is None", {"seccomp", "bubblewrap"}),
     "change its own limits": (
         "resource.setrlimit(resource.RLIMIT_CPU, resource.getrlimit(resource.RLIMIT_CPU)) is None", {"seccomp"},
@@ -382,32 +629,47 @@ HOST_ATTACKS = {
 }  # fmt: skip
 
 
+HAVE_KILLED = """
+def have_killed(pid):
+    inner, outer = os.pipe()
+    for command, value in ((fcntl.F_SETOWN, pid), (10, 9), (fcntl.F_SETFL, os.O_ASYNC)):  # 10: F_SETSIG
+        fcntl.fcntl(inner, command, value)
+    return os.write(outer, b"x") == 1
+"""
+
+
 def reached(layers: tuple[str, ...] | None) -> set[str]:
     """Return the attacks on the host that succeed under these layers, judged by what the attacks say."""
     cases = "\n".join(f"        if kind == {kind!r}: return bool({what})" for kind, (what, _) in HOST_ATTACKS.items())
-    source = f"import fcntl, os, resource, signal, socket\ndef attack(kind, folder, port, pid):\n    try:\n{cases}\n"
+    source = f"import fcntl, os, resource, signal, socket\n{HAVE_KILLED}\n"
+    source += f"def attack(kind, folder, port, pid, other):\n    try:\n{cases}\n"
     source += "    except (OSError, MemoryError, ValueError): return False"
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         Path(folder, "secret").write_text("planted")
         Path(folder, "secret").chmod(0o600)
         Path(folder, "victim").touch()
-        victim = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        calls = [(kind, folder, server.getsockname()[1], victim.pid) for kind in HOST_ATTACKS]
+        Path(folder, "link").symlink_to("/etc/planted")
+        victim, other = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2))
+        calls = [(kind, folder, server.getsockname()[1], victim.pid, other.pid) for kind in HOST_ATTACKS]
         run = gym.run_isolated(source, "attack", calls, unsafe=True, layers=layers)
         left = sorted(path.name for path in Path(folder).iterdir())
         found = {kind for kind, value in zip(HOST_ATTACKS, run.values, strict=True) if value}
-        if "kill a process" not in found:
-            assert victim.poll() is None
-            victim.kill()
-        assert victim.wait(20) == -signal.SIGKILL
+        for process, kind in ((victim, "kill a process"), (other, "have a signal sent")):
+            if kind not in found:
+                assert process.poll() is None
+                process.kill()
+            assert process.wait(20) == -signal.SIGKILL
     assert run.outcome == "finished"
     assert ("write a file" in found, "remove a file" in found) == ("mark" in left, "victim" not in left)
     return found
 
 
-@pytest.mark.parametrize("rung", [None, SECOND_RUNG], ids=["default", "without bubblewrap"])
-def test_no_attack_on_the_host_reaches_anything(rung: tuple[str, ...] | None) -> None:
-    assert reached(rung) == set()
+def test_no_attack_on_the_host_reaches_anything() -> None:
+    assert reached(None) == set()
+
+
+def test_the_second_rung_leaves_what_stat_tells_of_a_file_and_nothing_else() -> None:
+    assert reached(SECOND_RUNG) == {"see its size"}
 
 
 @pytest.mark.parametrize("layer", ["", "rlimits", "seccomp", "landlock", "bubblewrap"])
@@ -442,13 +704,19 @@ return names, [n for n in range(64) if can(os.fstat, n)], [can(os.listdir, path)
 # ---- probes and refusal
 
 
-def test_without_bubblewrap_the_probe_says_so_and_the_second_rung_is_used(
+def test_without_bubblewrap_the_probe_says_so_and_the_second_rung_has_to_be_asked_for(
     monkeypatch: pytest.MonkeyPatch, new_probes: None
 ) -> None:
     monkeypatch.setenv("PATH", "")
     assert gym.isolation_layers() == {"rlimits": True, "seccomp": True, "landlock": True, "bubblewrap": False}
     run = gym.run_isolated(CORRECT, "clamp", [(3, 0, 5)])
-    assert (run.outcome, run.values, run.layers) == ("finished", (3,), SECOND_RUNG)
+    assert (run.outcome, run.values) == ("refused", (None,))
+    assert run.detail.startswith(
+        "no bubblewrap here; unsafe=True runs the source all the same (bubblewrap: bubblewrap is"
+    )
+    for layers in (SECOND_RUNG, None):
+        run = gym.run_isolated(CORRECT, "clamp", [(3, 0, 5)], layers=layers, unsafe=layers is None)
+        assert (run.outcome, run.values, run.layers) == ("finished", (3,), SECOND_RUNG)
     with pytest.raises(gym.InfrastructureError, match="bubblewrap is not installed"):
         gym.run_isolated(CORRECT, "clamp", [], layers=("bubblewrap",), unsafe=True)
 
@@ -470,6 +738,41 @@ def test_a_bubblewrap_that_does_not_isolate_is_not_believed(
     assert not gym.isolation_layers()["bubblewrap"]
 
 
+def test_that_a_layer_could_not_be_tried_is_not_remembered_for_good(
+    monkeypatch: pytest.MonkeyPatch, new_probes: None
+) -> None:
+    real = gym._start
+
+    def refuse(*_: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(gym, "_start", refuse)
+    assert not any(gym.isolation_layers().values())
+    monkeypatch.setattr(gym, "_start", real)
+    assert not any(gym.isolation_layers().values()), "it is not tried again at once: each try starts a process"
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 61)
+    assert all(gym.isolation_layers().values())
+
+
+def test_a_probe_that_had_no_answer_says_nothing_about_its_layer(
+    monkeypatch: pytest.MonkeyPatch, new_probes: None
+) -> None:
+    monkeypatch.setattr(gym, "_PROBES", "import os\ndef probe(*_): os._exit(0)")
+    assert "the probe had no answer: crash" in gym._lack("seccomp")
+    monkeypatch.undo()
+    gym._UNTRIED.clear()
+    assert gym._lack("seccomp") == ""
+
+
+def test_where_no_child_can_be_started_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, new_probes: None) -> None:
+    monkeypatch.setattr(gym, "_python", lambda: "/nowhere/python")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(
+        gym.InfrastructureError, match=r"no rlimits, seccomp, bubblewrap here.*rlimits: .*/nowhere/python"
+    ):
+        outcomes(CORRECT)
+
+
 def test_on_a_processor_without_a_list_of_system_calls_the_filter_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, new_probes: None
 ) -> None:
@@ -481,9 +784,10 @@ def test_on_a_processor_without_a_list_of_system_calls_the_filter_does_not_hold(
 @pytest.mark.parametrize(
     ("holding", "lacking"),
     [
-        ((), "no rlimits, seccomp, bubblewrap or landlock here"),
+        ((), "no rlimits, seccomp, bubblewrap here"),
         (("rlimits", "bubblewrap"), "no seccomp here"),
-        (("rlimits", "seccomp"), "no bubblewrap or landlock here"),
+        (("rlimits", "seccomp"), "no bubblewrap here"),
+        (("rlimits", "seccomp", "landlock"), "no bubblewrap here"),
         (("seccomp", "landlock", "bubblewrap"), "no rlimits here"),
     ],
 )
