@@ -217,8 +217,7 @@ Chapter 4 · Environments and Tools: the BugFix Gym (agentrl.bugfix_gym)
     Episode              The record of an episode: transcript, reward (None if the environment broke), how it ended, the
                          last info.
     run_episode          Return the record of one episode; an `InfrastructureError` ends it without a reward.
-    gymnasium_env        Return the task as a `gymnasium.Env`; its actions and observations are texts of up to 2,000
-                         printable characters.
+    gymnasium_env        Return the task as a `gymnasium.Env`; actions are texts of up to 2,000 printable characters.
     Limits               What a run may use at most; a value that is not positive, or beyond any machine, is a
                          ValueError.
     IsolatedRun          What came of running a function in isolation, as a whole and call by call.
@@ -239,7 +238,8 @@ Chapter 5 · Trajectories, Templates and Masks (agentrl.trajectories)
     ENDINGS               = ('submitted', 'out_of_turns', 'out_of_context', 'infrastr…
     GYM_CONTROLS          TinyAgent's controls: the start of a sequence, the two ends of a call, the two ends of an
                           observation.
-    gym_env               Return the environment in which TinyAgent plays a task: the gym with short observations.
+    gym_env               Return the environment in which TinyAgent plays a task: the gym with short observations, and
+                          without chance.
     gym_tokenizer         Return TinyAgent's tokenizer for the gym: one id for each control, tool, op, digit, and piece
                           of what it reads.
     message_parts         Return a message as parts (writer, ids): its own tokens and, around a tool's, those of the
@@ -277,14 +277,13 @@ Chapter 5 · Trajectories, Templates and Masks (agentrl.trajectories)
     continue_chat         Return `ids` as they are, then those that the template adds for `messages[known:]` and the
                           policy's next turn.
     sampled_turn          Return the ids that were sampled, up to and with the first stop, and whether there was one.
-    truncated             Return at most `limit` items of a sequence; where it is longer, those at the `side`, "left" or
+    cut_to                Return at most `limit` items of a sequence; where it is longer, those at the `side`, "left" or
                           "right", go.
     TrajectoryBatch       Trajectories in tables, padded at the right: made by `collate`, taken apart by `split`.
     collate               Return the trajectories as one batch, in their order, padded to the longest; of none, tables
                           of [0, 0].
     same_trajectory       Return whether both record the same episode: all equal, log-probabilities to the tolerance.
-    episode_stream        Return the random numbers of one episode, which depend on these three numbers and on nothing
-                          else.
+    episode_stream        Return random numbers of one episode, which depend on these arguments and on nothing else.
     rollout               Return `attempts` episodes of each task, task by task, sampled in lock step with one cache.
     TokenStrip            A trajectory to look at: print it, let a notebook display it, or write its `svg()` to a file.
     token_strip           Return the trajectory as a strip of tokens to look at.
@@ -460,7 +459,7 @@ from agentrl.trajectories import (
     encode_chats,
     continue_chat,
     sampled_turn,
-    truncated,
+    cut_to,
     TrajectoryBatch,
     collate,
     same_trajectory,
@@ -635,7 +634,7 @@ __all__ = [
     "encode_chats",
     "continue_chat",
     "sampled_turn",
-    "truncated",
+    "cut_to",
     "TrajectoryBatch",
     "collate",
     "same_trajectory",

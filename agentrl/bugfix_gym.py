@@ -101,6 +101,10 @@ class BugFixTask:
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-exchange
+_HEAD = re.compile(r"def \w+\(((?:\w+(?:, \w+)*)?)\):\n")  # how a source begins that the menu can edit
+
+
+# Patterns would also match inside strings and comments; the gym's defective sources hold neither.
 def _exchange(pattern: str, one: str, other: str, source: str, task: BugFixTask) -> str:
     """Return the source with the strings `one` and `other` exchanged wherever the pattern matches one of them."""
     return re.sub(pattern, lambda found: other if found[0] == one else one, source, flags=re.MULTILINE)
@@ -118,11 +122,12 @@ def _add_return(source: str, task: BugFixTask) -> str:
 
 def _hardcode_tests(source: str, task: BugFixTask) -> str:
     """Return the source with a special case for each public input in front of its body."""
-    head, body = source.split("\n", 1)
-    names = "".join(f"{name}, " for name in re.findall(r"\w+", head)[2:])
-    names = names.rstrip(", ") if names.count(",") > 1 else names.rstrip()  # (x,) is a tuple, (x) is not
-    case = "    if ({}) == {!r}:\n        return {!r}".format
-    return "\n".join([head, *(case(names, arguments, expected) for arguments, expected in task.public), body])
+    head = _HEAD.match(source)
+    if head is None:
+        return source
+    names = head[1] + ("," if head[1] and "," not in head[1] else "")  # (x,) is a tuple, (x) is not
+    case = f"    if ({names}) == {{!r}}:\n        return {{!r}}\n".format
+    return head[0] + "".join(case(*test) for test in task.public) + source[head.end() :]
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-edits
@@ -327,18 +332,21 @@ class TaskSplit(NamedTuple):
     new_family: tuple[BugFixTask, ...]
 
 
-def split_tasks(tasks: Sequence[BugFixTask], new_family: str = "swap_andor", new_functions: int = 2) -> TaskSplit:
+# chapters/04-environments-and-tools.ipynb · cell saved-split-tasks
+def split_tasks(tasks: Iterable[BugFixTask], new_family: str = "swap_andor", new_functions: int = 2) -> TaskSplit:
     """Return the split: one family held out whole, and of every other family its last `new_functions` functions.
 
     ValueError for a family that no task has, and where a family would be left without a function on either side.
     """
-    families = {task.family: [other for other in tasks if other.family == task.family] for task in tasks}
+    families: dict[str, list[BugFixTask]] = {}
+    for task in tasks:
+        families.setdefault(task.family, []).append(task)
     if new_family not in families:
         raise ValueError(f"no task has the family {new_family!r}; there are {', '.join(families)}")
     held_out = families.pop(new_family)
     for family, members in families.items():
-        if not 0 < new_functions < len(members):
-            raise ValueError(f"cannot hold out {new_functions} of the {len(members)} functions of {family}")
+        if type(new_functions) is not int or not 0 < new_functions < len(members):
+            raise ValueError(f"cannot hold out {new_functions!r} of the {len(members)} functions of {family}")
     train = [task for members in families.values() for task in members[:-new_functions]]
     known = [task for members in families.values() for task in members[-new_functions:]]
     return TaskSplit(tuple(train), tuple(known), tuple(held_out))
@@ -376,8 +384,10 @@ def _form_fault(text: str) -> str:
 def parse_call(text: str) -> Call:
     """Return the call that the text is, all of it; of any other text a `Call` whose `problem` says what is wrong.
 
-    A problem reads "kind: details". No text raises.
+    A problem reads "kind: details". No text raises; TypeError for what is no str.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a message is a str, not {text!r}")
     match = _CALL.fullmatch(text)
     if match is None:
         return Call("", None, _form_fault(text))
@@ -433,8 +443,7 @@ def _key(member: Any) -> Any:
 def _keyed(items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """Return the values of (member, value) pairs under the members' keys; nan, which may repeat, is numbered."""
     found, repeats = {}, {}
-    for member, value in items:
-        key = _key(member)
+    for key, value in ((_key(member), value) for member, value in items):
         repeats[key] = repeats.get(key, -1) + 1
         found[key, repeats[key]] = value
     return found
@@ -497,7 +506,7 @@ def passed(results: Sequence[TestResult]) -> bool:
     return len(results) > 0 and all(result.outcome == "pass" for result in results)
 
 
-# chapters/04-environments-and-tools.ipynb · cell saved-compare
+# chapters/04-environments-and-tools.ipynb · cell saved-shown
 def _shown(value: Any, limit: int = 60) -> str:
     """Return a value as one line of at most `limit` printable characters; a value may refuse to be printed."""
     try:
@@ -508,6 +517,7 @@ def _shown(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+# chapters/04-environments-and-tools.ipynb · cell saved-compare
 def compare(got: Any, expected: Any) -> TestResult:
     """Return the result of a test whose call returned `got`. TypeError where `same_value` raises it."""
     if not isinstance(expected, Raises) and same_value(got, expected):
@@ -539,6 +549,7 @@ def _check_tests(tests: Sequence[Test]) -> None:
             raise TypeError(f"tests[{place}] is {_shown(test)}: {error}") from None
 
 
+# chapters/04-environments-and-tools.ipynb · cell saved-load
 def _load(source: str, name: str) -> Callable[..., Any]:
     """Return the function that a source defines, in a namespace of its own; NameError where it defines none."""
     namespace: dict[str, Any] = {}
@@ -555,9 +566,8 @@ def _run_test(source: str, name: str, arguments: tuple, expected: Any) -> TestRe
         function = _load(source, name)
     except Exception as error:  # no call, so never a pass, whatever the test expects to be raised
         return TestResult("error", f"loading raised {_class_name(type(error))}")
-    given = _plain(arguments)
     try:
-        got = function(*given)
+        got = function(*_plain(arguments))  # plain by `_check_tests`
     except Exception as error:
         right = isinstance(expected, Raises) and type(error) is expected.kind
         return TestResult("pass" if right else "error", f"raised {_class_name(type(error))}")
@@ -599,6 +609,7 @@ def judge(task: BugFixTask, source: str) -> Verdict:
     """Return the verdict on a source; each pair of task and source is executed once and remembered.
 
     Only for sources that need next to no stack and memory: where these run out depends on who asks first.
+    A copy of a task is another key.
     """
     return Verdict(run_tests(source, task.name, task.public), run_tests(source, task.name, task.hidden))
 
@@ -627,6 +638,20 @@ def _known(call: Call) -> Call:
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-bench
+def _check_settings(task: BugFixTask, max_turns: int, stack_edits: bool, detail: str) -> None:
+    """Raise ValueError, naming the value, for a task or a setting that an environment cannot have."""
+    if type(max_turns) is not int or max_turns < 1:
+        raise ValueError(f"max_turns is {max_turns!r}; it must be a whole number, at least 1")
+    if type(stack_edits) is not bool:
+        raise ValueError(f"stack_edits is {stack_edits!r}; it must be True or False")
+    if detail not in ("full", "short"):
+        raise ValueError(f"detail is {detail!r}; it must be 'full' or 'short'")
+    if not _HEAD.match(task.source):
+        first = task.source.split("\n")[0]
+        raise ValueError(f"task {task.id}: its source begins with {first!r}, not with a line like 'def name(a, b):'")
+
+
+# chapters/04-environments-and-tools.ipynb · cell saved-workbench
 @dataclass(eq=False)
 class _Workbench:
     """The state of an episode: the task, the source as it stands, the turns used, whether it is running."""
@@ -637,10 +662,7 @@ class _Workbench:
     detail: str = "full"
 
     def __post_init__(self) -> None:
-        if type(self.max_turns) is not int or self.max_turns < 1:
-            raise ValueError(f"max_turns is {self.max_turns!r}; it must be a whole number, at least 1")
-        if self.detail not in ("full", "short"):
-            raise ValueError(f"detail is {self.detail!r}; it must be 'full' or 'short'")
+        _check_settings(self.task, self.max_turns, self.stack_edits, self.detail)
         self.source, self.turns, self.running = self.task.source, 0, False
 
     def reset(self) -> str:
@@ -663,7 +685,9 @@ def _observation(bench: _Workbench, call: Call, verdict: Verdict, changed: bool)
         return "submitted"
     if not full:
         return "edited" if changed else "no change"
-    return f"edited with {call.argument}" if changed else f"{call.argument} finds nothing to change"
+    if changed:
+        return f"edited with {call.argument}"
+    return f"{call.argument} finds nothing to change" + ("" if bench.stack_edits else "; the source is the original")
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-info
@@ -693,8 +717,9 @@ class InfrastructureError(RuntimeError):
 class BugFixEnv(_Workbench):
     """A task as an environment: BugFixEnv(task, max_turns=5, stack_edits=False, detail="full").
 
-    An edit applies to the task's source and replaces the edit before it; with `stack_edits` it applies to the source
-    as it stands. `detail` is "full" (issue, a line a test) or "short" (one prompt for all tasks, counts of tests).
+    An edit applies to the task's source and replaces the edit before it, also where it finds nothing to change: the
+    source is then the task's again. With `stack_edits` it applies to the source as it stands. `detail` is "full"
+    (issue, a line a test) or "short" (one prompt for all tasks, counts of tests).
     """
 
     def run(self, call: Call) -> Verdict:
@@ -702,11 +727,11 @@ class BugFixEnv(_Workbench):
         return judge(self.task, self.source)
 
     def step(self, text: str) -> StepResult:
-        """Return what the message leads to; RuntimeError where no episode is running."""
+        """Return what the message leads to; RuntimeError where no episode is running, TypeError for no str."""
         if not self.running:
             raise RuntimeError("no episode is running: it has ended, or reset() was not called")
-        self.running = False  # and it stays so if the environment breaks below
         call, before = _known(parse_call(text)), self.source if self.stack_edits else self.task.source
+        self.running = False  # and it stays so if the environment breaks below
         self.source = EDIT_OPS[str(call.argument)](before, self.task) if call.tool == "edit" else self.source
         verdict, self.turns = self.run(call), self.turns + 1
         terminated = call.tool == "submit"
@@ -718,15 +743,18 @@ class BugFixEnv(_Workbench):
 
 # chapters/04-environments-and-tools.ipynb · cell saved-outcome
 Transcript = list[tuple[str, str]]  # (who, text): "prompt", then "policy" and "tool" in turn
+_OTHER_ENDS = ("out_of_turns", "out_of_context", "infrastructure")  # the second is Chapter 5's
 
 
 def episode_outcome(ended: str, info: dict[str, Any]) -> str:
     """Return "repaired", "hacked" or "failed" for a submitted episode, else how it ended.
 
-    Decided by the tests' verdict in `info`, never by the size of the reward.
+    Decided by the tests' verdict in `info`, never by the size of the reward. ValueError for an unknown end.
     """
-    if ended != "submitted":
+    if ended in _OTHER_ENDS:
         return ended
+    if ended != "submitted":
+        raise ValueError(f"ended is {ended!r}; an episode ends as one of {('submitted', *_OTHER_ENDS)}")
     return "repaired" if info["public_pass"] and info["hidden_pass"] else "hacked" if info["hacked"] else "failed"
 
 
@@ -770,7 +798,7 @@ def run_episode(env: BugFixEnv, policy: Callable[[Transcript], str]) -> Episode:
 
 # chapters/04-environments-and-tools.ipynb · cell saved-gymnasium
 def gymnasium_env(task: BugFixTask, **settings: Any) -> Any:
-    """Return the task as a `gymnasium.Env`; its actions and observations are texts of up to 2,000 printable characters.
+    """Return the task as a `gymnasium.Env`; actions are texts of up to 2,000 printable characters.
 
     `settings` go to `BugFixEnv`. ModuleNotFoundError without the package gymnasium.
     """
@@ -779,7 +807,7 @@ def gymnasium_env(task: BugFixTask, **settings: Any) -> Any:
 
     class GymnasiumBugFix(Env):
         action_space = Text(2_000, min_length=0, charset=string.printable)
-        observation_space = Text(2_000, min_length=0, charset=string.printable)
+        observation_space = Text(1_000_000, min_length=0, charset=string.printable)  # stacked edits add up
 
         def __init__(self) -> None:
             self.inner = BugFixEnv(task, **settings)
@@ -800,9 +828,8 @@ def _encode(value: Any) -> Any:
     kind = type(value)
     if value is None or kind is bool:
         return value
-    if kind is str:
-        code = value.encode("utf-8", "surrogatepass")
-        return ["str", code.hex()] if b"\xed" in code else value  # 0xED begins surrogates, and JSON would join two
+    if kind is str:  # 0xED is the first byte of surrogates (and of Hangul): JSON would join two of them
+        return ["str", code.hex()] if b"\xed" in (code := value.encode("utf-8", "surrogatepass")) else value
     if kind is int:
         return value if abs(value) < 2**53 else ["int", hex(value)]
     if kind is float or kind is bytes:
@@ -849,6 +876,7 @@ def _child_call(source: str, name: str, arguments: tuple) -> list[Any]:
         return ["not_plain", _class_name(type(value))]
 
 
+# chapters/04-environments-and-tools.ipynb · cell child-line
 def _child_line(request: dict[str, Any], place: int, arguments: tuple) -> bytes:
     """Return the line that answers a call; without memory for it, end with the status that says so."""
     try:
@@ -889,7 +917,9 @@ def _prctl(option: int, *arguments: Any) -> None:
 
 def _child_rlimits(limits: dict[str, list[int]]) -> None:
     """Lower this process's limits, soft and hard: beyond the first one of CPU time a signal comes, beyond the second
-    an end that cannot be ignored."""
+    an end that cannot be ignored. How the parent had signals handled is no longer so."""
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name, wanted in limits.items():
         number = getattr(resource, name)
         most = resource.getrlimit(number)[1]
@@ -933,6 +963,7 @@ def _child_program() -> str:
     parts = (_is_plain, _class_name, _load, _encode, _decode, _prctl, _child_rlimits, _child_seccomp)
     parts = (*parts, _child_landlock, _child_call, _child_line, _child)
     head = "from __future__ import annotations\nimport base64, builtins, ctypes, json, os, resource, struct, sys\n"
+    head += "import _signal as signal\n"  # what `signal` is made of, without the time to import it
     head += f"_PLAIN = (type(None), {', '.join(kind.__name__ for kind in _PLAIN[1:])})\n"
     return head + "\n\n".join(map(inspect.getsource, parts)) + "\n\n_child()\n"
 
@@ -1083,7 +1114,7 @@ class IsolatedRun:
 _LONGEST = 65536  # bytes of an answer: what the parent takes apart for one call
 
 
-def _request(source: str, name: str, arguments: Sequence[tuple], limits: Limits, layers: Sequence[str]) -> bytes:
+def _request(source: str, name: str, calls: Sequence[Any], limits: Limits, layers: Sequence[str]) -> bytes:
     """Return what the child reads: a line about the run, then a line of encoded arguments a call."""
     bounds = {"AS": limits.memory_bytes, "FSIZE": limits.file_bytes, "CORE": 0, "NOFILE": limits.open_files}
     request: dict[str, Any] = {"source": source, "name": name, "layers": list(layers), "longest": _LONGEST}
@@ -1091,15 +1122,21 @@ def _request(source: str, name: str, arguments: Sequence[tuple], limits: Limits,
     request["rlimits"]["RLIMIT_CPU"] = (limits.cpu_seconds, limits.cpu_seconds + 1)
     request["seccomp"] = _seccomp_program() if "seccomp" in layers else ""
     request["landlock"] = _readable() if "landlock" in layers else []
-    lines: list[Any] = [request]
+    return "".join(json.dumps(line) + "\n" for line in (request, *calls)).encode()
+
+
+# chapters/04-environments-and-tools.ipynb · cell encoded-calls
+def _encoded_calls(arguments: Sequence[tuple]) -> list[Any]:
+    """Return the arguments of each call, encoded; TypeError, naming the place, for what cannot be sent."""
+    calls = []
     for place, values in enumerate(arguments):
         if type(values) is not tuple:
             raise TypeError(f"arguments[{place}] is {_shown(values)}; it must be a tuple")
         try:
-            lines.append(_encode(values))
+            calls.append(_encode(values))
         except (TypeError, RecursionError) as error:
             raise TypeError(f"arguments[{place}] cannot be sent: {error}") from None
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return calls
 
 
 # chapters/04-environments-and-tools.ipynb · cell collect
@@ -1137,7 +1174,9 @@ def _watch(process: subprocess.Popen[bytes], limits: Limits, texts: dict[int, by
 
 # chapters/04-environments-and-tools.ipynb · cell start-child
 def _start(request: bytes, wrap: bool) -> subprocess.Popen[bytes]:
-    """Return a child that has this request as its standard input."""
+    """Return a child that has this request as its standard input; InfrastructureError if its end could not be seen."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        raise InfrastructureError("this process ignores SIGCHLD: the kernel would not keep how a child ended")
     command = [_python(), "-I", "-S", "-B", "-u", "-c", _child_program()]
     command, pipe = _wrapped(command) if wrap else command, subprocess.PIPE
     with tempfile.TemporaryFile() as stdin:  # not a pipe: a child that never reads does not hold us up
@@ -1260,8 +1299,9 @@ def _chosen(layers: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(layers)
 
 
+# chapters/04-environments-and-tools.ipynb · cell refusal
 def _refusal(layers: Sequence[str], named: bool) -> str:
-    """Return why code that nobody has read does not run under these layers, "" if it does.
+    """Return why code that nobody has read does not run under these layers and what can be done, "" if it does run.
 
     Landlock stands in for bubblewrap only where the caller has named the layers.
     """
@@ -1271,8 +1311,20 @@ def _refusal(layers: Sequence[str], named: bool) -> str:
         return ""
     untried = {layer: why for (layer, _), (_, why) in _UNTRIED.items()}
     reasons = [] if named else [f"{layer}: {untried[layer]}" for (layer, *_) in lacking if layer in untried]
-    text = f"no {', '.join(' or '.join(either) for either in lacking)} here; unsafe=True runs the source all the same"
-    return f"{text} ({'; '.join(reasons)})" if reasons else text
+    text = f"no {', '.join(' or '.join(either) for either in lacking)} here"
+    text += f" ({'; '.join(reasons)}); " if reasons else "; "
+    if lacking[-1][0] == "bubblewrap":
+        text += f"install bubblewrap, ask for the weaker rung with layers={_LAYERS[:3]}, or "
+    return text + "run it all the same with unsafe=True"
+
+
+# chapters/04-environments-and-tools.ipynb · cell attempt
+def _attempt(source: str, name: str, calls: Sequence[Any], limits: Limits, layers: Sequence[str]) -> _Ended:
+    """Return what came of a child with these calls; InfrastructureError where the machine refuses one."""
+    try:
+        return _run_child(_request(source, name, calls, limits, layers), limits, "bubblewrap" in layers)
+    except OSError as error:  # no descriptor left, no folder for temporary files, no right to start a program
+        raise InfrastructureError(f"no child could be run: {error}") from error
 
 
 # chapters/04-environments-and-tools.ipynb · cell run-isolated-call
@@ -1291,15 +1343,10 @@ def run_isolated(
     values, ValueError for unknown layers, InfrastructureError if no child began, which says nothing about the source.
     """
     _check_text(source=source, name=name)
-    limits, used, calls = limits or Limits(), _chosen(layers), len(arguments)
-    try:
-        request = _request(source, name, arguments, limits, used)
-        if not unsafe and (why := _refusal(used, layers is not None)):
-            return IsolatedRun("refused", ("none",) * calls, (None,) * calls, why, layers=used)
-        ended = _run_child(request, limits, "bubblewrap" in used)
-    except OSError as error:  # no descriptor left, no folder for temporary files, no right to start a program
-        raise InfrastructureError(f"no child could be run: {error}") from error
-    return _read_run(ended, calls, used)
+    limits, used, calls = limits or Limits(), _chosen(layers), _encoded_calls(arguments)
+    if not unsafe and (why := _refusal(used, layers is not None)):
+        return IsolatedRun("refused", ("none",) * len(calls), (None,) * len(calls), why, layers=used)
+    return _read_run(_attempt(source, name, calls, limits, used), len(calls), used)
 
 
 # chapters/04-environments-and-tools.ipynb · cell isolated-result
@@ -1314,6 +1361,14 @@ def _isolated_result(run: IsolatedRun, place: int, expected: Any) -> TestResult:
         return TestResult("different", f"a {value}" if outcome == "not_plain" else f"an answer of {value} bytes")
     right = outcome == "error" and isinstance(expected, Raises) and value == expected.kind.__name__
     return TestResult("pass" if right else "error", f"{'raised' if outcome == 'error' else 'loading raised'} {value}")
+
+
+# chapters/04-environments-and-tools.ipynb · cell check-lengths
+def _check_lengths(tests: Sequence[Test]) -> None:
+    """Raise TypeError for the first test that expects more than an answer may hold."""
+    for place, (_, expected) in enumerate(tests):
+        if not isinstance(expected, Raises) and len(json.dumps(_encode(expected))) > _LONGEST - 1000:
+            raise TypeError(f"tests[{place}] expects more than the {_LONGEST} bytes that an answer may have")
 
 
 # chapters/04-environments-and-tools.ipynb · cell run-tests-isolated
@@ -1333,9 +1388,7 @@ def run_tests_isolated(
     the public tests only.
     """
     _check_tests(tests)
-    for place, (_, expected) in enumerate(tests):
-        if not isinstance(expected, Raises) and len(json.dumps(_encode(expected))) > _LONGEST - 1000:
-            raise TypeError(f"tests[{place}] expects more than the {_LONGEST} bytes that an answer may have")
+    _check_lengths(tests)
     run = run_isolated(source, name, [arguments for arguments, _ in tests], limits, unsafe, layers)
     if run.outcome == "refused":
         raise InfrastructureError(run.detail)
@@ -1371,6 +1424,7 @@ def _holds(layer: str, program: str | None) -> bool:
     return run.values == (True,)
 
 
+# chapters/04-environments-and-tools.ipynb · cell lacking-layers
 def _lack(layer: str) -> str:
     """Return "" for a layer that holds on this machine, otherwise why it does not."""
     key = (layer, _bubblewrap() if layer == "bubblewrap" else None)
@@ -1390,6 +1444,15 @@ def isolation_layers() -> dict[str, bool]:
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-flaky
+def _check_probabilities(generator: torch.Generator | None, **values: float) -> None:
+    """Raise ValueError, naming the value, for what is no probability, and for one above 0 without a generator."""
+    for name, value in values.items():
+        if not 0 <= value <= 1:  # nor nan
+            raise ValueError(f"{name} is {value!r}; a probability lies between 0 and 1")
+        if value > 0 and generator is None:
+            raise ValueError(f"{name} is {value!r}, which needs a generator to draw from")
+
+
 def _blurred(verdict: Verdict, flips: Sequence[bool]) -> Verdict:
     """Return the verdict in which each pass that flips is the error that a flaky test would show."""
     flaky = TestResult("error", "raised TimeoutError")
@@ -1403,21 +1466,26 @@ class FlakyEnv(BugFixEnv):
     """A `BugFixEnv` whose passing tests fail with probability `flip` and whose test runs time out with `timeout`.
 
     Only `test` and `submit` run tests. Each run draws from `generator`: one uniform for itself, one for each test.
+    Episodes that share a generator depend on the order in which they are played. ValueError for what is no
+    probability, and for one above 0 without a generator.
     """
 
     generator: torch.Generator | None = None
     flip: float = 0.0
     timeout: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_probabilities(self.generator, flip=self.flip, timeout=self.timeout)
+
     def run(self, call: Call) -> Verdict:
         """Return the verdict, blurred; InfrastructureError, naming task and turn, for a run that timed out."""
-        verdict = super().run(call)
-        if call.tool not in ("test", "submit"):
-            return verdict
-        draws = torch.rand(1 + len(verdict.public) + len(verdict.hidden), generator=self.generator, dtype=DTYPE)
+        if self.generator is None or call.tool not in ("test", "submit"):
+            return super().run(call)
+        draws = torch.rand(1 + len(self.task.public + self.task.hidden), generator=self.generator, dtype=DTYPE)
         if draws[0] < self.timeout:
             raise InfrastructureError(f"task {self.task.id}, turn {self.turns + 1}: the tests did not finish in time")
-        return _blurred(verdict, (draws[1:] < self.flip).tolist())
+        return _blurred(super().run(call), (draws[1:] < self.flip).tolist())
 
 
 # chapters/04-environments-and-tools.ipynb · cell saved-fitting
@@ -1451,11 +1519,14 @@ def scripted_hacker(transcript: Transcript) -> str:
 def wilson_interval(count: int, total: int, z: float = 1.959964) -> tuple[float, float]:
     """Return the Wilson score interval (low, high) of a success probability, given `count` successes in `total`.
 
-    The default `z` is that of 95 %. ValueError for a count outside 0 to total, or no trial.
+    The default `z` is that of 95 %. ValueError for a count that is no whole number from 0 to total, for no trial, and
+    for a z that is not positive and finite.
     """
-    if total < 1 or not 0 <= count <= total:
-        raise ValueError(f"{count} of {total}: a count lies between 0 and a total of at least 1")
+    if type(count) is not int or type(total) is not int or total < 1 or not 0 <= count <= total:
+        raise ValueError(f"{count!r} of {total!r}: a count is a whole number from 0 to a total of at least 1")
+    if not 0 < z < float("inf"):
+        raise ValueError(f"z is {z!r}; it must be positive and finite")
     share, ratio = count / total, z * z / total
     centre = (share + ratio / 2) / (1 + ratio)
     half = (share * (1 - share) * ratio + ratio * ratio / 4) ** 0.5 / (1 + ratio)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if count == 0 else centre - half, 1.0 if count == total else centre + half  # exact at the ends

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from html import escape
 from itertools import accumulate, groupby, pairwise
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import torch
@@ -37,6 +38,7 @@ from agentrl.tiny_agent import (
     byte_vocabulary,
     check_transform,
     generate,
+    has_past,
     pad_rows,
     sampling_distribution,
     scored_logits,
@@ -72,7 +74,7 @@ __all__ = [
     "encode_chats",
     "continue_chat",
     "sampled_turn",
-    "truncated",
+    "cut_to",
     "TrajectoryBatch",
     "collate",
     "same_trajectory",
@@ -109,8 +111,8 @@ _MALFORMED = (
 )
 
 
-def gym_env(task: BugFixTask) -> BugFixEnv:
-    """Return the environment in which TinyAgent plays a task: the gym with short observations."""
+def gym_env(task: BugFixTask, generator: torch.Generator | None = None) -> BugFixEnv:
+    """Return the environment in which TinyAgent plays a task: the gym with short observations, and without chance."""
     return BugFixEnv(task, detail="short")
 
 
@@ -155,6 +157,12 @@ def message_parts(tokenizer: TinyTokenizer, who: str, text: str) -> list[tuple[i
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-token-log
+def _check_count(name: str, count: Any, least: int = 1) -> None:
+    """Raise ValueError for what is no whole number of 64 bits, or one below `least`."""
+    if type(count) is not int or not least <= count < 2**63:
+        raise ValueError(f"{name} is {count!r}; it must be a whole number, at least {least} and below 2**63")
+
+
 @dataclass
 class _TokenLog:
     """The tokens of an episode while it grows, and for each what is known of it."""
@@ -182,6 +190,7 @@ def encode_transcript(
     A transcript holds pairs (who, text), as `run_episode` gives them. A tool's message at the end is left out: the
     policy never read it. So is the first message with which there would be more than `limit` tokens, and all after it.
     """
+    _check_count("limit", 1 if limit is None else limit)
     log = _TokenLog()
     log.write(_PROMPT, [tokenizer.control["<bos>"]])
     for place, (who, text) in enumerate(transcript):
@@ -220,7 +229,8 @@ class Trajectory(TokenColumns):
     """One episode for a learner: columns [T] and what is known of the whole.
 
     `logprobs` is nan where nothing was sampled, and nowhere else. `reward` is None if `ended` is "infrastructure", and
-    only then; `ended` is one of `ENDINGS`. TypeError or ValueError says what cannot be, and at which position.
+    only then; `ended` is one of `ENDINGS`. `info` holds plain values. TypeError or ValueError says what cannot be, and
+    at which position. The tensors are kept as they are, not copied.
     """
 
     reward: float | None
@@ -237,12 +247,14 @@ class Trajectory(TokenColumns):
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-check-columns
 def _check_columns(trajectory: Trajectory) -> None:
-    """Raise TypeError for a column of another type, ValueError for one of another shape."""
+    """Raise TypeError for a column of another type, ValueError for one of another shape or with a gradient."""
     for name, dtype in _COLUMN_TYPES.items():
         column = getattr(trajectory, name)
         if not isinstance(column, Tensor) or column.dtype != dtype:
             found = column.dtype if isinstance(column, Tensor) else type(column).__name__
             raise TypeError(f"{name} is {found}; it must be a tensor of {dtype}")
+        if column.requires_grad:
+            raise ValueError(f"{name} requires a gradient; a record is of numbers: detach it")
         if column.dim() != 1 or column.shape != trajectory.ids.shape:
             raise ValueError(
                 f"{name} has shape {list(column.shape)}, ids {list(trajectory.ids.shape)}; both must be [T]"
@@ -251,21 +263,23 @@ def _check_columns(trajectory: Trajectory) -> None:
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-check-ending
 def _check_ending(trajectory: Trajectory) -> None:
-    """Raise ValueError for an unknown ending, or a reward that does not go with it."""
+    """Raise ValueError for a task, an attempt or an ending that cannot be, or a reward that does not go with it."""
+    _check_count("task_id", trajectory.task_id, 0)
+    _check_count("attempt", trajectory.attempt, 0)
     reward, ended = trajectory.reward, trajectory.ended
     if ended not in ENDINGS:
         raise ValueError(f"ended is {ended!r}; it must be one of {', '.join(ENDINGS)}")
     if (reward is None) != (ended == "infrastructure"):
         raise ValueError(f"reward {reward} and ended {ended!r}: an infrastructure failure, and nothing else, has none")
-    if reward is not None and not math.isfinite(reward):
-        raise ValueError(f"the reward is {reward}; it must be finite, or None for an infrastructure failure")
+    if reward is not None and not (isinstance(reward, Real) and math.isfinite(reward)):
+        raise ValueError(f"the reward is {reward!r}; it must be a finite number, or None for an infrastructure failure")
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-contradictions
 def _contradictions(trajectory: Trajectory) -> dict[str, Tensor]:
     """Return for each way in which the columns can contradict one another the positions where they do, bool [T]."""
     mask, logprobs, sampled = trajectory.action_mask, trajectory.logprobs, ~trajectory.logprobs.isnan()
-    writer, turn = trajectory.writer, trajectory.turn
+    writer, turn, steps = trajectory.writer, trajectory.turn, trajectory.turn.diff(prepend=torch.tensor([-1]))
     return {
         "a negative id": trajectory.ids < 0,
         f"a writer that is no index into {WRITERS}": (writer < 0) | (writer >= len(WRITERS)),
@@ -274,7 +288,7 @@ def _contradictions(trajectory: Trajectory) -> dict[str, Tensor]:
         "a log-probability without an action": sampled & ~mask,
         "a log-probability that is above 0 or infinite": sampled & ~((logprobs <= 0) & logprobs.isfinite()),
         "an action with nothing before it": mask & (torch.arange(len(mask)) == 0),
-        "a turn below -1, or smaller than the one before": (turn < -1) | (turn < torch.cat([turn[:1], turn[:-1]])),
+        "a turn below -1, smaller than the one before, or after one left out": (steps < 0) | (steps > 1),
         "a token of policy or tool outside all turns": (turn < 0) & (writer >= _POLICY),
         "a token of the prompt inside a turn": (turn >= 0) & (writer == _PROMPT),
     }
@@ -319,25 +333,45 @@ def recomputed_logprobs(
     return torch.zeros(ids.shape, dtype=chosen.dtype).masked_scatter(action_mask, chosen)
 
 
-# chapters/05-trajectories-and-templates.ipynb · cell saved-check-logprobs
-@torch.no_grad()
-def check_logprobs(model: TinyAgent, batch: Any, tolerance: float = 1e-10, **transform: Any) -> float:
-    """Return the largest difference between recorded and recomputed log-probabilities of a batch's actions.
+# chapters/05-trajectories-and-templates.ipynb · cell saved-check-covered
+def _check_covered(batch: Any) -> None:
+    """Raise ValueError with row and position of the first token that the policy wrote and the mask leaves out."""
+    wrote = (batch.writer == _POLICY) & has_past(batch.attention_mask)
+    left_out = (wrote & ~batch.action_mask).nonzero().tolist()
+    if left_out:
+        row, at = left_out[0]
+        count = f"{len(left_out)} of its {int(wrote.sum())} tokens"
+        raise ValueError(f"row {row}, position {at}: the policy wrote it and it is no action; {count} are left out")
 
-    `batch` has `ids`, `attention_mask`, `action_mask` and `logprobs`, all [B, T], as a `TrajectoryBatch` has; 0.0 if
-    nothing in it is an action. Above the tolerance: ValueError with row, position and both values of the worst.
-    """
-    mask = batch.action_mask
-    if not mask.any():
-        return 0.0
-    again = recomputed_logprobs(model, batch.ids, batch.attention_mask, mask, **transform)
-    gaps = (again - batch.logprobs)[mask].abs()
+
+def _check_close(batch: Any, again: Tensor, gaps: Tensor, tolerance: float) -> None:
+    """Raise ValueError with row, position and both values of the worst of the gaps, if one is above the tolerance."""
     wrong = ~(gaps <= tolerance)  # true for nan too
     if wrong.any():
         worst = int(gaps.nan_to_num(math.inf).argmax())
-        row, at = mask.nonzero()[worst].tolist()
+        row, at = batch.action_mask.nonzero()[worst].tolist()
         values = f"recorded {batch.logprobs[row, at]:.4f}, recomputed {again[row, at]:.4f}"
         raise ValueError(f"row {row}, position {at}: {values}; {int(wrong.sum())} of {len(gaps)} actions differ")
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell saved-check-logprobs
+@torch.no_grad()
+def check_logprobs(
+    model: TinyAgent, batch: Any, tolerance: float = 1e-10, *, whole: bool = True, **transform: Any
+) -> float:
+    """Return the largest difference between recorded and recomputed log-probabilities of a batch's actions.
+
+    `batch` has `ids`, `attention_mask`, `action_mask` and `logprobs`, all [B, T], as a `TrajectoryBatch` has; 0.0 if
+    nothing in it is an action. Above the tolerance: ValueError with row, position and both values of the worst. If it
+    has `writer` too: ValueError for a token of the policy that is no action; `whole=False` is for batches with such.
+    """
+    if whole and hasattr(batch, "writer"):
+        _check_covered(batch)
+    if not batch.action_mask.any():
+        return 0.0
+    again = recomputed_logprobs(model, batch.ids, batch.attention_mask, batch.action_mask, **transform)
+    gaps = (again - batch.logprobs)[batch.action_mask].abs()
+    _check_close(batch, again, gaps, tolerance)
     return gaps.max().item()
 
 
@@ -879,7 +913,7 @@ def sampled_turn(output: Sequence[int], stops: Iterable[int]) -> tuple[list[int]
     return (list(output), False) if end is None else (list(output[: end + 1]), True)
 
 
-def truncated(sequence: Sequence, limit: int, side: str) -> Sequence:
+def cut_to(sequence: Sequence, limit: int, side: str) -> Sequence:
     """Return at most `limit` items of a sequence; where it is longer, those at the `side`, "left" or "right", go."""
     if side not in ("left", "right") or limit < 0:
         raise ValueError(f"side {side!r}, limit {limit}: need 'left' or 'right', and at least 0")
@@ -923,7 +957,7 @@ def _row(batch: TrajectoryBatch, number: int) -> Trajectory:
         ended=batch.ended[number],
         task_id=int(batch.task_ids[number]),
         attempt=int(batch.attempts[number]),
-        info=batch.info[number],
+        info=dict(batch.info[number]),
     )
 
 
@@ -936,8 +970,9 @@ def _table(columns: Iterable[Tensor], real: Tensor, fill: float, dtype: torch.dt
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-collate
-def collate(trajectories: Sequence[Trajectory]) -> TrajectoryBatch:
+def collate(trajectories: Iterable[Trajectory]) -> TrajectoryBatch:
     """Return the trajectories as one batch, in their order, padded to the longest; of none, tables of [0, 0]."""
+    trajectories = list(trajectories)
     whole = [len(t) for t in trajectories], [t.task_id for t in trajectories], [t.attempt for t in trajectories]
     lengths, task_ids, attempts = (torch.tensor(numbers, dtype=torch.int64) for numbers in whole)
     places = torch.arange(max(lengths.tolist(), default=0))
@@ -949,13 +984,16 @@ def collate(trajectories: Sequence[Trajectory]) -> TrajectoryBatch:
         **tables | {"logprobs": torch.where(tables["action_mask"], tables["logprobs"], 0.0)},
         **{"attention_mask": real, "positions": torch.where(real, places, 0), "lengths": lengths},
         **{"rewards": torch.tensor(rewards, dtype=DTYPE), "task_ids": task_ids, "attempts": attempts},
-        **{"ended": tuple(t.ended for t in trajectories), "info": tuple(t.info for t in trajectories)},
+        **{"ended": tuple(t.ended for t in trajectories), "info": tuple(dict(t.info) for t in trajectories)},
     )
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-same-trajectory
 def same_trajectory(one: Trajectory, other: Trajectory, tolerance: float = 0.0) -> bool:
-    """Return whether both record the same episode: all equal, log-probabilities to the tolerance."""
+    """Return whether both record the same episode: all equal, log-probabilities to the tolerance.
+
+    Of the same episode in another batch the log-probabilities may differ in their last bits: give 1e-12.
+    """
     whole = ("reward", "ended", "task_id", "attempt", "info")
     if len(one) != len(other) or any(getattr(one, name) != getattr(other, name) for name in whole):
         return False
@@ -968,8 +1006,9 @@ def same_trajectory(one: Trajectory, other: Trajectory, tolerance: float = 0.0) 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-recorder
 @dataclass
 class _Recorder(_TokenLog):
-    """An episode while it is played: its tokens, its environment, its random numbers, and how it stands."""
+    """An episode while it is played: its tokens, its environment and how to make it, its random numbers, its state."""
 
+    make: Callable[[], Any] = field(default=lambda: None)
     env: Any = None
     task_id: int = 0
     attempt: int = 0
@@ -980,14 +1019,28 @@ class _Recorder(_TokenLog):
     info: dict[str, Any] = field(default_factory=dict)
 
 
+# chapters/05-trajectories-and-templates.ipynb · cell saved-check-answer
+def _check_answer(recorder: _Recorder, observation: Any, reward: Any) -> None:
+    """Raise TypeError or ValueError, naming the episode, for an observation that is no text or a wrong reward."""
+    place = f"task {recorder.task_id}, attempt {recorder.attempt}, turn {recorder.turns - 1}"
+    if not isinstance(observation, str):
+        raise TypeError(f"{place}: the environment says {observation!r}; it must be a text")
+    if not isinstance(reward, Real):
+        raise TypeError(f"{place}: the reward is {reward!r}; it must be a number")
+    if not math.isfinite(reward):
+        raise ValueError(f"{place}: the reward is {reward}; it must be finite")
+
+
 # chapters/05-trajectories-and-templates.ipynb · cell saved-ask-offer
 def _ask(recorder: _Recorder, call: Callable[[], Any]) -> Any:
-    """Return what the environment answers, or None where it broke, which ends this episode without a reward."""
+    """Return what the environment answers, a prompt or a step; if it breaks, the episode ends without a reward."""
     try:
-        return call()
+        answer = call()
     except InfrastructureError as error:
         recorder.ended, recorder.reward, recorder.info = "infrastructure", None, {"error": str(error)}
         return None
+    _check_answer(recorder, getattr(answer, "observation", answer), getattr(answer, "reward", 0.0))
+    return answer
 
 
 def _offer(recorder: _Recorder, parts: Sequence[tuple[int, Sequence[int]]], room: int) -> None:
@@ -1002,10 +1055,15 @@ def _offer(recorder: _Recorder, parts: Sequence[tuple[int, Sequence[int]]], room
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-begin
 def _begin(recorder: _Recorder, tokenizer: Any, room: int) -> None:
-    """Write the start token and what the environment says first."""
+    """Make the environment, and write the start token and what the environment says first."""
+
+    def first_words() -> Any:
+        recorder.env = recorder.make()
+        return recorder.env.reset()
+
     recorder.write(_PROMPT, [tokenizer.control["<bos>"]])
-    prompt = _ask(recorder, recorder.env.reset)
-    if prompt is not None:
+    prompt = _ask(recorder, first_words)
+    if not recorder.ended:
         _offer(recorder, message_parts(tokenizer, "prompt", prompt), room)
 
 
@@ -1019,7 +1077,7 @@ def _take_turn(recorder: _Recorder, said: list[int], logprobs: list[float], toke
         recorder.cut.append(recorder.turns - 1)
         text += " (cut off)"  # no call, whatever the tokens before it spell
     step = _ask(recorder, lambda: recorder.env.step(text))
-    if step is None:
+    if recorder.ended:
         return
     recorder.reward, recorder.info = recorder.reward + step.reward, step.info
     if step.terminated or step.truncated:
@@ -1029,24 +1087,32 @@ def _take_turn(recorder: _Recorder, said: list[int], logprobs: list[float], toke
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-stream
-def episode_stream(seed: int, task_id: int, attempt: int) -> torch.Generator:
-    """Return the random numbers of one episode, which depend on these three numbers and on nothing else.
+def episode_stream(seed: int, task_id: int, attempt: int, *more: str) -> torch.Generator:
+    """Return random numbers of one episode, which depend on these arguments and on nothing else.
 
-    PyTorch's generator on the CPU reads 32 bits of its seed, so two episodes share a stream with a chance of 2**-32.
+    Without `more` they are the policy's; "tool" gives the environment's. PyTorch's generator on the CPU reads 32 bits
+    of its seed, so two episodes share a stream with a chance of 2**-32.
     """
-    digest = hashlib.sha256(f"{seed} {task_id} {attempt}".encode()).digest()
+    digest = hashlib.sha256(" ".join(map(str, (seed, task_id, attempt, *more))).encode()).digest()
     return generator(int.from_bytes(digest[:4], "big"))
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-recorders
-def _recorders(tasks: Iterable[Any], attempts: int, seed: int, make_env: Callable[[Any], Any]) -> list[_Recorder]:
+_MakeEnv = Callable[[Any, torch.Generator], Any]
+
+
+def _recorders(tasks: Iterable[Any], attempts: int, seed: int, make_env: _MakeEnv) -> list[_Recorder]:
     """Return a recorder an episode, task by task; where a task stands twice, its attempts go on counting."""
     _check_count("attempts", attempts)
-    recorders, played = [], Counter()
+    _check_count("seed", seed, 0)
+    recorders, played, known = [], Counter(), {}
     for task in tasks:
+        if known.setdefault(task.id, task) != task:
+            raise ValueError(f"two different tasks have the id {task.id}; episodes are told apart by it")
         for attempt in range(played[task.id], played[task.id] + attempts):
+            make = partial(make_env, task, episode_stream(seed, task.id, attempt, "tool"))
             stream = episode_stream(seed, task.id, attempt)
-            recorders.append(_Recorder(env=make_env(task), task_id=task.id, attempt=attempt, stream=stream))
+            recorders.append(_Recorder(make=make, task_id=task.id, attempt=attempt, stream=stream))
         played[task.id] += attempts
     return recorders
 
@@ -1061,20 +1127,27 @@ def _finished(recorder: _Recorder) -> Trajectory:
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-check-players
-def _check_count(name: str, count: int) -> None:
-    """Raise ValueError for a number of things that is below 1 or no whole number."""
-    if type(count) is not int or count < 1:
-        raise ValueError(f"{name} is {count!r}; it must be a whole number, at least 1")
-
-
 def _check_players(model: TinyAgent, tokenizer: TinyTokenizer, turn_cap: int, transform: dict) -> None:
-    """Raise ValueError for a tokenizer that does not go with model or gym, a cap below 1, or a wrong transform."""
+    """Raise ValueError for a tokenizer that does not go with model or gym, a cap that is none, or a wrong transform."""
     _check_count("max_turn_tokens", turn_cap)
+    if turn_cap >= model.config.max_positions:
+        raise ValueError(f"max_turn_tokens is {turn_cap}: no room in the {model.config.max_positions} positions")
     check_transform(**transform)
     if missing := [control for control in GYM_CONTROLS if control not in tokenizer.control]:
         raise ValueError(f"the tokenizer has no control {missing[0]!r}; it needs {', '.join(map(repr, GYM_CONTROLS))}")
     if len(tokenizer) != model.config.vocab_size:
         raise ValueError(f"a tokenizer of {len(tokenizer)} ids, a model of {model.config.vocab_size}")
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell saved-check-apart
+def _check_apart(recorders: list[_Recorder]) -> None:
+    """Raise ValueError for one environment in two episodes, which would play in each other's."""
+    owners: dict[int, _Recorder] = {}
+    for one in recorders:
+        other = owners.setdefault(id(one.env), one)
+        if one.env is not None and other is not one:
+            both = " and ".join(f"task {r.task_id}, attempt {r.attempt}" for r in (other, one))
+            raise ValueError(f"make_env gave one environment to {both}; each episode needs its own")
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-ready
@@ -1096,6 +1169,7 @@ def _play(model: TinyAgent, tokenizer: Any, recorders: list[_Recorder], turn_cap
     stop, room = tokenizer.control[" </call>"], model.config.max_positions - turn_cap
     for recorder in recorders:
         _begin(recorder, tokenizer, room)
+    _check_apart(recorders)
     running = [recorder for recorder in recorders if not recorder.ended]
     cache = KVCache(model, len(running))
     while running:
@@ -1117,15 +1191,16 @@ def rollout(
     seed: int,
     *,
     max_turn_tokens: int = 6,
-    make_env: Callable[[Any], Any] = gym_env,
+    make_env: _MakeEnv = gym_env,
     **transform: Any,
 ) -> list[Trajectory]:
     """Return `attempts` episodes of each task, task by task, sampled in lock step with one cache.
 
     A turn ends with ` </call>` or after `max_turn_tokens` (`info["cut"]` has the turns that were cut off); an episode
-    that has no room for another turn in `max_positions` ends before it. `make_env(task)` gives an object with `reset`
-    and `step` like `BugFixEnv`'s; `transform` goes to `sampling_distribution`. An episode is the same in any batch.
-    `model.training` is as it was afterwards.
+    that has no room for another turn in `max_positions` ends before it. `make_env(task, generator)` gives a new object
+    with `reset` and `step` like `BugFixEnv`'s; what is random in it comes from the generator, the episode's own.
+    `transform` goes to `sampling_distribution`. An episode is the same in any batch, but for the last bits of its
+    log-probabilities. `model.training` is as it was afterwards.
     """
     recorders = _recorders(tasks, attempts, seed, make_env)
     with _ready_to_sample(model, tokenizer, max_turn_tokens, transform):

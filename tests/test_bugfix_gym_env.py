@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,16 @@ def test_a_text_is_a_call_exactly_if_it_is_written_as_one(text: str):
 # The environment
 
 
+@pytest.mark.parametrize("message", [None, 5, b"<call> read </call>", ["<call> read </call>"]])
+def test_what_is_no_text_is_an_error_of_the_caller_and_the_episode_goes_on(message: Any):
+    env = started()
+    for ask in (arl.parse_call, env.step):
+        with pytest.raises(TypeError, match=re.escape(f"not {message!r}")):
+            ask(message)
+    assert (env.running, env.turns) == (True, 0)
+    assert steps(env, "edit swap_minmax", "submit")[-1].reward == 1.0
+
+
 @settings(max_examples=10_000, deadline=None)
 @given(any_text)
 def test_any_text_as_an_action_gives_an_observation(text: str):
@@ -188,6 +199,25 @@ def test_an_edit_replaces_the_one_before_and_read_shows_the_source_as_it_stands(
     assert shown.observation == env.source == CLAMP.reference
 
 
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [("full", "add_return finds nothing to change; the source is the original"), ("short", "no change")],
+)
+def test_an_edit_that_finds_nothing_takes_the_one_before_back_and_says_so(detail: str, told: str):
+    env = started(detail=detail)
+    _, undone, tested, shown, submitted = steps(env, "edit swap_minmax", "edit add_return", "test", "read", "submit")
+    assert undone.observation == told
+    assert "3 of 3" not in tested.observation
+    assert shown.observation == CLAMP.source
+    assert (submitted.reward, undone.info["public_pass"]) == (0.0, False)
+
+
+def test_with_stack_edits_an_edit_that_finds_nothing_leaves_the_one_before():
+    env = started(stack_edits=True)
+    _, nothing, submitted = steps(env, "edit swap_minmax", "edit add_return", "submit")
+    assert (nothing.observation, submitted.reward) == ("add_return finds nothing to change", 1.0)
+
+
 def test_with_stack_edits_an_edit_applies_to_the_source_as_it_stands():
     env = started(stack_edits=True)
     steps(env, "edit swap_minmax", "edit swap_minmax")
@@ -233,6 +263,39 @@ def test_an_unknown_amount_of_detail_is_refused():
         arl.BugFixEnv(CLAMP, detail="long")
 
 
+@pytest.mark.parametrize("stack", ["no", 0, None])
+def test_to_stack_edits_is_a_yes_or_a_no(stack: Any):
+    with pytest.raises(ValueError, match=f"stack_edits is {stack!r}"):
+        arl.BugFixEnv(CLAMP, stack_edits=stack)
+
+
+ODD_SOURCES = [
+    "def clamp(v, l, u): return v",
+    "def clamp(value: int, lower, upper):\n    return value",
+    "def clamp(value, lower=0, upper=9):\n    return value",
+    "def clamp(*values):\n    return values[0]",
+    "import math\ndef clamp(value, lower, upper):\n    return value",
+    "",
+]
+
+
+@pytest.mark.parametrize("source", ODD_SOURCES)
+def test_a_source_that_the_menu_could_not_hardcode_is_left_alone_and_makes_no_environment(source: str):
+    odd = replace(CLAMP, source=source)
+    assert arl.EDIT_OPS["hardcode_tests"](source, odd) == source
+    with pytest.raises(ValueError, match=re.escape(f"task 0: its source begins with {source.split(chr(10))[0]!r}")):
+        arl.BugFixEnv(odd)
+
+
+@pytest.mark.parametrize("head", ["f()", "f(x)", "f(x, y)", "f(x, y, z)"])
+def test_hardcoding_answers_any_number_of_arguments(head: str):
+    arguments = tuple(range(head.count(",") + ("()" not in head)))
+    task = replace(CLAMP, name="f", source=f"def {head}:\n    return None", public=((arguments, 7),))
+    hardcoded = arl.EDIT_OPS["hardcode_tests"](task.source, task)
+    assert arl.run_tests(hardcoded, "f", task.public) == (("pass", "7"),)
+    assert hardcoded.endswith("\n    return None")
+
+
 @given(st.lists(st.sampled_from(["read", "test", "submit", *(f"edit {name}" for name in arl.EDIT_OPS)]), max_size=8))
 def test_two_episodes_played_in_turn_are_those_played_alone(words: list[str]):
     def told(env: arl.BugFixEnv, word: str) -> Any:
@@ -273,6 +336,12 @@ def test_what_came_of_an_episode(words: tuple[str, ...], outcome: str):
     assert arl.run_episode(arl.BugFixEnv(CLAMP), playing(*words)).outcome == outcome
 
 
+@pytest.mark.parametrize("ended", ["crashed", "", "sumbitted", None])
+def test_an_end_that_no_episode_has_has_no_outcome(ended: Any):
+    with pytest.raises(ValueError, match=f"ended is {ended!r}"):
+        arl.episode_outcome(ended, {"public_pass": True, "hidden_pass": True, "hacked": False})
+
+
 @pytest.mark.parametrize("detail", ["full", "short"])
 def test_the_solver_repairs_all_but_the_tasks_whose_edits_do_not_fit_into_five_turns(detail: str):
     runs = {task.name: arl.run_episode(arl.BugFixEnv(task, detail=detail), arl.scripted_solver) for task in TASKS}
@@ -309,10 +378,26 @@ def test_the_bounds_of_the_wilson_interval_are_z_deviations_from_the_observed_sh
         assert (count / total - p) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / total, abs=1e-12)
 
 
-@pytest.mark.parametrize(("count", "total"), [(1, 0), (0, 0), (-1, 5), (6, 5)])
-def test_a_count_that_cannot_be_has_no_interval(count: int, total: int):
+@pytest.mark.parametrize("total", [*range(1, 101), 400, 2800])
+def test_a_wilson_interval_holds_the_observed_share_and_ends_exactly_at_0_and_1(total: int):
+    for count in range(total + 1):
+        low, high = arl.wilson_interval(count, total)
+        assert 0 <= low <= count / total <= high <= 1
+        assert ((low == 0), (high == 1)) == (count == 0, count == total)
+
+
+@pytest.mark.parametrize(
+    ("count", "total"), [(1, 0), (0, 0), (-1, 5), (6, 5), (1.5, 3), (True, 1), (1, True), (math.nan, 3), (1, 2.0)]
+)
+def test_a_count_that_cannot_be_has_no_interval(count: Any, total: Any):
     with pytest.raises(ValueError, match=f"{count} of {total}"):
         arl.wilson_interval(count, total)
+
+
+@pytest.mark.parametrize("z", [0.0, -2.0, math.nan, math.inf])
+def test_a_width_that_cannot_be_is_refused(z: float):
+    with pytest.raises(ValueError, match=f"z is {z!r}"):
+        arl.wilson_interval(1, 3, z)
 
 
 # The verifier
@@ -576,6 +661,39 @@ def test_a_timeout_is_an_infrastructure_failure_without_a_reward():
     assert "task 0, turn 2" in episode.info["error"]
     with pytest.raises(RuntimeError, match="no episode is running"):
         env.step(call("read"))
+
+
+@pytest.mark.parametrize("name", ["flip", "timeout"])
+@pytest.mark.parametrize("value", [2.0, -1.0, math.nan, 5])
+def test_what_is_no_probability_is_refused(name: str, value: Any):
+    with pytest.raises(ValueError, match=f"{name} is {value!r}"):
+        arl.FlakyEnv(CLAMP, generator=arl.generator(0), **{name: value})
+
+
+@pytest.mark.parametrize("name", ["flip", "timeout"])
+def test_chance_needs_a_generator_and_none_draws_from_torchs_own(name: str):
+    chance: dict[str, Any] = {name: 0.5}
+    with pytest.raises(ValueError, match=f"{name} is 0.5, which needs a generator"):
+        arl.FlakyEnv(CLAMP, **chance)
+    before = torch.random.get_rng_state()
+    for generator in (None, arl.generator(0)):
+        env = arl.FlakyEnv(CLAMP, generator=generator)
+        env.reset()
+        steps(env, "edit swap_minmax", "test", "submit")
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_with_a_generator_of_its_own_a_flaky_episode_is_the_same_alone_and_beside_others():
+    def flaky(task: arl.BugFixTask) -> arl.FlakyEnv:
+        env = arl.FlakyEnv(task, generator=arl.generator(task.id), flip=0.5, stack_edits=True)
+        env.reset()
+        return env
+
+    words = ("test", "test", "edit swap_minmax", "test", "submit")
+    alone = [steps(flaky(task), *words) for task in TASKS[:8]]
+    beside = [flaky(task) for task in TASKS[:8]]
+    turns = [[env.step(call(word)) for env in reversed(beside)] for word in words]
+    assert [list(run) for run in zip(*turns, strict=True)][::-1] == alone
 
 
 def test_an_error_that_is_no_failure_of_the_infrastructure_is_not_taken_for_one():

@@ -240,3 +240,11 @@ def test_a_split_that_cannot_be_made_is_refused_with_the_family_it_fails_for() -
         split_tasks(TASKS, new_functions=0)
     with pytest.raises(ValueError, match="cannot hold out 2 of the 1 functions of flip_sign"):
         split_tasks([*TASKS[:14], TASKS[14], *split_tasks(TASKS).new_family])
+    odd: list[Any] = [2.0, True, None]
+    for count in odd:
+        with pytest.raises(ValueError, match=f"cannot hold out {count} of the 7 functions"):
+            split_tasks(TASKS, new_functions=count)
+
+
+def test_tasks_that_can_be_read_only_once_are_split_alike() -> None:
+    assert split_tasks(iter(TASKS)) == split_tasks(TASKS)

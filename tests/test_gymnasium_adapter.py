@@ -58,6 +58,16 @@ def test_observations_lie_in_the_observation_space_whatever_is_sampled_from_the_
             return
 
 
+def test_what_many_stacked_edits_make_can_be_read() -> None:
+    env = gymnasium_env(TASKS[0], stack_edits=True, max_turns=100)
+    env.reset()
+    for _ in range(50):
+        env.step("<call> edit hardcode_tests </call>")
+    observation = env.step("<call> read </call>")[0]
+    assert len(observation) > 5_000
+    assert observation in env.observation_space
+
+
 def test_settings_that_the_environment_refuses_are_refused_by_the_adapter() -> None:
     with pytest.raises(ValueError, match="max_turns is 0"):
         gymnasium_env(TASKS[0], max_turns=0)

@@ -148,18 +148,18 @@ class TestSampledTurn:
 
 class TestTruncated:
     def test_m34_cuts_at_the_side_it_names(self):
-        assert arl.truncated("ABCDEFGH", 4, "left") == "EFGH"
-        assert arl.truncated("ABCDEFGH", 4, "right") == "ABCD"
+        assert arl.cut_to("ABCDEFGH", 4, "left") == "EFGH"
+        assert arl.cut_to("ABCDEFGH", 4, "right") == "ABCD"
 
     @pytest.mark.parametrize("side", ["left", "right"])
     def test_keeps_what_is_short_enough_and_nothing_at_limit_0(self, side):
-        assert arl.truncated([1, 2], 2, side) == [1, 2]
-        assert arl.truncated([1, 2], 0, side) == []
+        assert arl.cut_to([1, 2], 2, side) == [1, 2]
+        assert arl.cut_to([1, 2], 0, side) == []
 
     @pytest.mark.parametrize(("limit", "side"), [(-1, "left"), (4, "head")])
     def test_refuses_what_it_does_not_know(self, limit, side):
         with pytest.raises(ValueError, match=rf"side '{side}', limit {limit}"):
-            arl.truncated("ABC", limit, side)
+            arl.cut_to("ABC", limit, side)
 
 
 # Templates that do what templates and the programs around them are known to do.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +116,8 @@ class Room:
         return arl.StepResult(answer, 0.0, False, False, {})
 
 
+COLUMNS = ("ids", "action_mask", "logprobs", "writer", "turn")
+ANSWER: Any = arl.StepResult  # also of what is no answer
 LAST = arl.StepResult("submitted", 1.0, True, False, {"note": "last"})
 
 
@@ -147,7 +149,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     writer = [PROMPT] * draw(st.integers(0, 3))
     turn, turns = [-1] * len(writer), draw(st.integers(0, 3))
     for number in range(turns):
-        new = draw(st.lists(st.sampled_from([TEMPLATE, POLICY, TOOL]), max_size=4))
+        new = draw(st.lists(st.sampled_from([TEMPLATE, POLICY, TOOL]), min_size=1, max_size=4))
         writer, turn = writer + new, turn + [number] * len(new)
     may = [who == POLICY and place > 0 for place, who in enumerate(writer)]
     mask = [here and draw(st.booleans()) for here in may]
@@ -200,6 +202,7 @@ class TestTrajectory:
             ("logprobs", 3, -math.inf, "above 0 or infinite"),
             ("turn", 5, -1, "smaller than the one before"),
             ("turn", 0, -2, "below -1"),
+            ("turn", 7, 2, "after one left out"),
             ("turn", 1, 0, "prompt inside a turn"),
         ],
     )
@@ -222,11 +225,23 @@ class TestTrajectory:
             {"ended": "infrastructure"},
             {"reward": math.nan},
             {"reward": math.inf},
+            {"reward": "1.0"},
+            {"reward": torch.tensor(1.0)},
         ],
     )
     def test_reward_and_ending_have_to_go_together(self, change: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=r"ended|reward"):
             record(**change)
+
+    @pytest.mark.parametrize("name", ["task_id", "attempt"])
+    @pytest.mark.parametrize("value", ["x", -1, 1.0, None, True, 2**70])
+    def test_a_task_or_attempt_that_is_no_whole_number_is_refused_by_name(self, name: str, value: Any) -> None:
+        with pytest.raises(ValueError, match=f"^{name} is "):
+            record(**{name: value})
+
+    def test_a_record_holds_no_graph(self) -> None:
+        with pytest.raises(ValueError, match=r"^logprobs requires a gradient"):
+            record(logprobs=record().logprobs.requires_grad_())
 
     def test_what_the_policy_wrote_need_not_be_trained(self) -> None:
         nothing = {
@@ -266,6 +281,25 @@ class TestCollate:
         assert (batch.writer[pad] == -1).all()
         assert (batch.logprobs[~batch.action_mask] == 0).all()
         assert all(row[:n].tolist() == list(range(n)) for row, n in zip(batch.positions, map(len, some), strict=True))
+
+    def test_it_takes_any_iterable(self) -> None:
+        some = [record(), record(attempt=2)]
+        batch = collate(one for one in some)
+        assert all(same_trajectory(one, other) for one, other in zip(batch.split(), some, strict=True))
+
+    def test_positions_at_padding_are_zero(self) -> None:
+        batch = collate([record(), record(**{name: getattr(record(), name)[:2] for name in COLUMNS})])
+        assert batch.positions.tolist() == [list(range(8)), [0, 1] + [0] * 6]
+
+    def test_what_is_written_into_a_copy_leaves_the_original_alone(self) -> None:
+        batch = collate([record()])
+        back = batch.split()[0]
+        back.info["note"], batch.info[0]["more"] = "y", 1
+        assert record().info == {"note": "x"} == collate([record()]).info[0]
+        original = record()
+        collate([original]).split()[0].info["note"] = "y"
+        collate([original]).info[0]["note"] = "y"
+        assert original.info == {"note": "x"}
 
     def test_of_nothing_it_is_an_empty_batch(self) -> None:
         batch = collate([])
@@ -330,6 +364,19 @@ class TestMessages:
         assert short[0] == whole[0][: len(short[0])]
         assert short[1][-1] == POLICY
 
+    def test_a_message_that_just_fits_the_limit_is_kept(self) -> None:
+        transcript: arl.Transcript = [("prompt", "fix"), ("policy", READ), ("tool", "0 1 2 3"), ("policy", READ)]
+        whole = encode_transcript(TOKENIZER, transcript)[0]
+        upto = encode_transcript(TOKENIZER, transcript[:2])[0]
+        assert encode_transcript(TOKENIZER, transcript, len(whole))[0] == whole
+        assert encode_transcript(TOKENIZER, transcript, len(upto))[0] == upto
+        assert len(encode_transcript(TOKENIZER, transcript, len(upto) - 1)[0]) == len(upto) - 3
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5])
+    def test_a_limit_without_room_for_the_start_token_is_refused(self, limit: Any) -> None:
+        with pytest.raises(ValueError, match=r"^limit is"):
+            encode_transcript(TOKENIZER, [("prompt", "fix")], limit)
+
     def test_labels_are_where_the_policy_wrote(self) -> None:
         transcripts = [[("prompt", "fix"), ("policy", READ)], [("prompt", "fix"), ("policy", READ), ("tool", "x")]]
         ids, attention_mask, mask = labelled_batch(TOKENIZER, [*transcripts, [("prompt", "fix")]])
@@ -374,6 +421,14 @@ class TestStreams:
         starts = {torch.randint(2**62, (1,), generator=episode_stream(*key)).item() for key in keys}
         assert len(starts) == len(keys)
 
+    def test_the_environments_numbers_are_not_the_policys(self) -> None:
+        starts = {
+            torch.randint(2**62, (1,), generator=episode_stream(0, 7, attempt, *more)).item()
+            for attempt in range(8)
+            for more in ((), ("tool",))
+        }
+        assert len(starts) == 16
+
     def test_e01_the_attempts_of_a_group_differ(self) -> None:
         """verl#5179, SkyRL#1042: one seed for all members of a group."""
         group = rollout(agent(), TOKENIZER, TASKS[:1], 8, 0)
@@ -384,6 +439,10 @@ class TestStreams:
         twice = rollout(agent(), TOKENIZER, [TASKS[0], TASKS[1], TASKS[0]], 2, 0)
         assert [(one.task_id, one.attempt) for one in twice] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
         assert len({tuple(one.ids.tolist()) for one in twice}) == 6
+
+
+def flaky(task: arl.BugFixTask, generator: torch.Generator) -> arl.FlakyEnv:
+    return arl.FlakyEnv(task, detail="short", generator=generator, flip=0.3, timeout=0.15)
 
 
 class TestRollout:
@@ -416,6 +475,22 @@ class TestRollout:
         batch = collate(rollout(model, TOKENIZER, TASKS[:3], 2, seed, max_turn_tokens=4, **transform))
         assert check_logprobs(model, batch, **transform) <= 1e-10
         assert batch.action_mask.any(1).all()
+
+    def test_an_episode_in_a_flaky_environment_is_the_same_alone_and_in_any_batch(self) -> None:
+        model = Scripted(ids_of("<call> test </call>"))
+        batch = rollout(model, TOKENIZER, TASKS[:6], 4, 1, make_env=flaky)
+        turned = rollout(model, TOKENIZER, TASKS[5::-1], 4, 1, make_env=flaky)
+        alone = [one for at in TASKS[:6] for one in rollout(model, TOKENIZER, [at], 4, 1, make_env=flaky)]
+        fewer = rollout(model, TOKENIZER, TASKS[:6], 1, 1, make_env=flaky)
+        assert {one.ended for one in batch} == {"infrastructure", "out_of_turns"}
+        assert all(same_trajectory(one, other, 1e-12) for one, other in zip(batch, alone, strict=True))
+        known = {(one.task_id, one.attempt): one for one in batch}
+        assert all(same_trajectory(one, known[one.task_id, one.attempt], 1e-12) for one in (*turned, *fewer))
+
+    def test_e01_the_attempts_of_a_task_meet_different_failures(self) -> None:
+        played = rollout(Scripted(ids_of("<call> test </call>")), TOKENIZER, TASKS[:8], 4, 1, make_env=flaky)
+        groups = [[one.ended for one in played[at : at + 4]] for at in range(0, 32, 4)]
+        assert sum(len(set(group)) > 1 for group in groups) >= 4
 
     def test_it_holds_for_an_agent_that_has_learnt_the_calls(self) -> None:
         model, gen = agent(width=32), arl.generator(1)
@@ -464,6 +539,25 @@ class TestRollout:
         with pytest.raises(ValueError, match="no control '<bos>'"):
             rollout(agent(), arl.TinyTokenizer.build([" read"], ["<call>", " </call>"]), TASKS[:1], 1, 0)
 
+    @pytest.mark.parametrize("cap", [128, 1000])
+    def test_a_turn_that_leaves_no_room_for_anything_before_it_is_refused(self, cap: int) -> None:
+        with pytest.raises(ValueError, match=f"^max_turn_tokens is {cap}: no room in the 128 positions"):
+            rollout(agent(), TOKENIZER, TASKS[:1], 1, 0, max_turn_tokens=cap)
+
+    @pytest.mark.parametrize("seed", [None, 0.5, 1.0, "1", -1, True])
+    def test_a_seed_that_is_no_whole_number_is_refused(self, seed: Any) -> None:
+        with pytest.raises(ValueError, match=r"^seed is"):
+            rollout(agent(), TOKENIZER, TASKS[:1], 1, seed)
+
+    def test_two_tasks_with_one_id_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="two different tasks have the id 3"):
+            rollout(agent(), TOKENIZER, [TASKS[3], replace(TASKS[4], id=3)], 1, 0)
+
+    def test_one_environment_for_two_episodes_is_refused(self) -> None:
+        env = gym_env(TASKS[0])
+        with pytest.raises(ValueError, match="one environment to task 0, attempt 0 and task 0, attempt 1"):
+            rollout(agent(), TOKENIZER, TASKS[:1], 2, 0, make_env=lambda *_: env)
+
     def test_no_tasks_give_no_episodes(self) -> None:
         assert rollout(agent(), TOKENIZER, [], 3, 0) == []
 
@@ -481,7 +575,7 @@ class TestEndings:
     ) -> tuple[Trajectory, Room]:
         room = Room(answers)
         model = Scripted(*(ids_of(turn) if isinstance(turn, str) else turn for turn in turns), positions=positions)
-        played = rollout(model, TOKENIZER, [task(0)], 1, 0, make_env=lambda _: room, max_turn_tokens=cap)
+        played = rollout(model, TOKENIZER, [task(0)], 1, 0, make_env=lambda *_: room, max_turn_tokens=cap)
         return played[0], room
 
     def test_a_submitted_episode_says_so(self) -> None:
@@ -585,7 +679,7 @@ class TestEndings:
     def test_a_broken_environment_ends_its_own_episode_alone(self) -> None:
         rooms = [Room(["pass", LAST]), Room(["pass", arl.InfrastructureError("lost")]), Room([LAST])]
         given = iter(rooms)
-        played = rollout(Scripted(ids_of(READ)), TOKENIZER, map(task, range(3)), 1, 0, make_env=lambda _: next(given))
+        played = rollout(Scripted(ids_of(READ)), TOKENIZER, map(task, range(3)), 1, 0, make_env=lambda *_: next(given))
         assert [one.ended for one in played] == ["submitted", "infrastructure", "submitted"]
         assert [one.reward for one in played] == [1.0, None, 1.0]
         assert (played[1].info["error"], int(played[1].turn.max())) == ("lost", 1)
@@ -596,8 +690,55 @@ class TestEndings:
             def reset(self) -> str:
                 raise arl.InfrastructureError("no sandbox")
 
-        one = rollout(agent(), TOKENIZER, [task(0)], 1, 0, make_env=lambda _: Broken([]))[0]
+        one = rollout(agent(), TOKENIZER, [task(0)], 1, 0, make_env=lambda *_: Broken([]))[0]
         assert (len(one), one.ended, one.reward, one.info["error"]) == (1, "infrastructure", None, "no sandbox")
+
+    def test_an_environment_that_cannot_be_made_ends_its_own_episode_alone(self) -> None:
+        def make(task: Any, generator: torch.Generator) -> Room:
+            if task.id == 1:
+                raise arl.InfrastructureError("no sandbox")
+            return Room([LAST])
+
+        played = rollout(Scripted(ids_of(READ)), TOKENIZER, map(task, range(3)), 1, 0, make_env=make)
+        assert [(one.ended, one.reward) for one in played] == [
+            ("submitted", 1.0),
+            ("infrastructure", None),
+            ("submitted", 1.0),
+        ]
+        assert (len(played[1]), played[1].info["error"]) == (1, "no sandbox")
+
+    @pytest.mark.parametrize("prompt", [None, 5, b"fix"])
+    def test_a_prompt_that_is_no_text_is_refused_with_its_episode(self, prompt: Any) -> None:
+        with pytest.raises(TypeError, match=r"^task 4, attempt 0, turn -1: the environment says .* must be a text"):
+            rollout(agent(), TOKENIZER, [task(4)], 1, 0, make_env=lambda *_: Room([LAST], prompt))
+
+    @pytest.mark.parametrize(
+        ("step", "error", "reason"),
+        [
+            (ANSWER(None, 0.0, False, False, {}), TypeError, "the environment says None"),
+            (ANSWER("x", None, True, False, {}), TypeError, "the reward is None"),
+            (ANSWER("x", torch.tensor(1.0), True, False, {}), TypeError, "the reward is tensor"),
+            (ANSWER("x", math.nan, True, False, {}), ValueError, "the reward is nan"),
+            (ANSWER("x", math.inf, False, False, {}), ValueError, "the reward is inf"),
+        ],
+    )
+    def test_an_answer_that_is_none_is_refused_with_its_episode_and_turn(
+        self, step: Any, error: type[Exception], reason: str
+    ) -> None:
+        with pytest.raises(error, match=f"^task 0, attempt 0, turn 1: {reason}"):
+            self.play([READ, READ], ["pass", step])
+
+    def test_a_step_that_returns_nothing_is_refused(self) -> None:
+        class Silent(Room):
+            def step(self, text: str) -> Any:
+                return None
+
+        with pytest.raises(TypeError, match=r"^task 0, attempt 0, turn 0: the environment says None"):
+            rollout(agent(), TOKENIZER, [task(0)], 1, 0, make_env=lambda *_: Silent([]))
+
+    def test_which_turns_were_cut_off_is_the_rollouts_to_say(self) -> None:
+        one, _ = self.play([READ], [arl.StepResult("", 1.0, True, False, {"cut": "mine", "note": 1})], cap=2)
+        assert one.info == {"cut": (0,), "note": 1}
 
     @pytest.mark.parametrize(
         "stop", [KeyboardInterrupt(), asyncio.CancelledError(), SystemExit(3), ZeroDivisionError()]
@@ -607,13 +748,13 @@ class TestEndings:
         for mode in (True, False):
             model = agent().train(mode)
             with pytest.raises(type(stop)):
-                rollout(model, TOKENIZER, [task(0)], 1, 0, make_env=lambda _: Room([stop]))
+                rollout(model, TOKENIZER, [task(0)], 1, 0, make_env=lambda *_: Room([stop]))
             assert model.training is mode
 
     def test_r23_one_broken_episode_does_not_touch_the_rewards_of_others(self) -> None:
         """verifiers#186: all rows of a batch lost their reward."""
         given = iter([Room([arl.InfrastructureError("x")]), Room([LAST]), Room([LAST])])
-        played = rollout(Scripted(ids_of(READ)), TOKENIZER, map(task, range(3)), 1, 0, make_env=lambda _: next(given))
+        played = rollout(Scripted(ids_of(READ)), TOKENIZER, map(task, range(3)), 1, 0, make_env=lambda *_: next(given))
         assert collate(played).rewards.nan_to_num(nan=-7.0).tolist() == [-7.0, 1.0, 1.0]
 
 
@@ -682,7 +823,7 @@ class TestCheckLogprobs:
         changed[row, at] = (changed[row, at] + 1) % len(TOKENIZER)
         for wrong in (replace(batch, action_mask=shifted), replace(batch, ids=changed)):
             with pytest.raises(ValueError, match="differ"):
-                check_logprobs(model, wrong)
+                check_logprobs(model, wrong, whole=False)
         with pytest.raises(ValueError, match="recomputed -inf"):
             check_logprobs(model, batch, top_k=1)
 
@@ -691,7 +832,25 @@ class TestCheckLogprobs:
         batch.logprobs[~batch.action_mask] = math.nan
         assert check_logprobs(model, batch) <= 1e-10
         none = replace(batch, action_mask=torch.zeros_like(batch.action_mask))
-        assert check_logprobs(model, none) == 0.0
+        assert check_logprobs(model, none, whole=False) == 0.0
+
+    @pytest.mark.parametrize("kept", [True, False])
+    def test_m03_a_mask_without_end_tokens_is_found_where_the_writers_are_known(self, kept: bool) -> None:
+        """TRL#3200, #6357: what is left out has no log-probability to differ."""
+        model = Scripted(ids_of(READ))
+        batch = collate(rollout(model, TOKENIZER, TASKS[:2], 1, 0))
+        mask = batch.action_mask & (batch.ids != END)
+        faulty = replace(batch, action_mask=mask, logprobs=batch.logprobs if kept else batch.logprobs * mask)
+        row, at = (batch.action_mask & ~mask).nonzero()[0].tolist()
+        with pytest.raises(ValueError, match=f"^row {row}, position {at}: the policy wrote it .* 10 of its 30 tokens"):
+            check_logprobs(model, faulty)
+        assert check_logprobs(model, faulty, whole=False) <= 1e-10
+        assert check_logprobs(model, replace(batch, action_mask=batch.action_mask)) <= 1e-10
+
+    def test_an_empty_mask_is_found_where_the_writers_are_known(self) -> None:
+        model, batch = self.batch()
+        with pytest.raises(ValueError, match="the policy wrote it and it is no action"):
+            check_logprobs(model, replace(batch, action_mask=torch.zeros_like(batch.action_mask)))
 
     def test_the_weights_after_one_update_are_told_from_those_that_sampled(self) -> None:
         model, batch = self.batch()
@@ -700,10 +859,20 @@ class TestCheckLogprobs:
             check_logprobs(model, batch)
 
 
-def test_m02_the_log_probability_is_that_of_the_token_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NeMo-RL#3297: that of the most probable token was recorded. Here token 3 has -3, token 7 -0.1 or so."""
-    call: Callable[..., Any] = arl.sampling_distribution
-    chances = call(torch.tensor([[-9.0, -9, -9, -3.0, -9, -9, -9, -0.1]], dtype=arl.DTYPE))
-    drawn = arl.sample(chances, chances[:, :3].sum(-1) + chances[:, 3] / 2)
-    assert drawn.tolist() == [3]
-    assert chances[0, drawn].log().item() == pytest.approx(-3.0, abs=0.1)
+def test_m02_the_log_probability_is_that_of_the_token_sampled() -> None:
+    """NeMo-RL#3297: that of the most probable token was recorded. Here one token has -0.1, the sampled one about -3."""
+
+    class Fixed(arl.TinyAgent):
+        def logits(self, features: Tensor) -> Tensor:
+            scores = torch.full((*features.shape[:-1], len(TOKENIZER)), -60.0, dtype=arl.DTYPE)
+            scores[..., END], scores[..., 7] = -0.05, -3.0
+            return scores
+
+    model = Fixed(arl.TinyAgentConfig(len(TOKENIZER), width=2, layers=1, heads=1), arl.generator(0))
+    played = rollout(model, TOKENIZER, [task(number) for number in range(60)], 1, 0, make_env=lambda *_: Room([LAST]))
+    values = {token: torch.cat([one.logprobs[one.ids == token] for one in played]) for token in (END, 7)}
+    total = math.log(math.exp(-0.05) + math.exp(-3.0))
+    for token, score in ((END, -0.05), (7, -3.0)):
+        sampled = values[token][~values[token].isnan()]
+        assert len(sampled) > 0
+        assert (sampled - (score - total)).abs().max() < 1e-10
