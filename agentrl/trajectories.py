@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import lru_cache, partial
 from html import escape
 from itertools import accumulate, groupby, pairwise
@@ -377,12 +378,15 @@ def check_logprobs(
 
 # chapters/05-trajectories-and-templates.ipynb · cell drift-place
 class DriftPlace(NamedTuple):
-    """A stretch that came back with other ids: the index of its first id, its kind, its pieces before and after."""
+    """A stretch that came back with other ids: the index of its first id, its kind, its pieces before and after.
+
+    A piece is a token's text, or its bytes where they are no text alone; "½" and a digit is a half byte.
+    """
 
     at: int
     kind: str
-    before: list[str]
-    after: list[str]
+    before: list[str | bytes]
+    after: list[str | bytes]
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell drift-report
@@ -420,7 +424,9 @@ def _hex(tokenizer: _AnyTokenizer, id: int) -> str:
     if isinstance(tokenizer, TinyTokenizer):
         string, half = tokenizer.strings[id], id - len(tokenizer.control)
         return string if 0 <= half < 16 else string.encode().hex()
-    return bytes(_letter_bytes()[letter] for letter in tokenizer.id_to_token(id) or "").hex()
+    token, known = tokenizer.id_to_token(id) or "", _letter_bytes()
+    is_text = not known.keys() >= {*token}  # an added token, written as it is
+    return token.encode().hex() if is_text else bytes(known[letter] for letter in token).hex()
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell drift-codec
@@ -442,9 +448,39 @@ def _control_ids(tokenizer: _AnyTokenizer) -> set[int]:
     return set(tokenizer.control.values()) if tiny else set(tokenizer.get_added_tokens_decoder())
 
 
+# chapters/05-trajectories-and-templates.ipynb · cell drift-pieces
+def _fragment(tokenizer: _AnyTokenizer, id: int) -> str:
+    """Return the bytes of a token that is no text alone in hexadecimal, one digit for a half byte, else ""."""
+    written = _hex(tokenizer, id)
+    return "" if _decode(tokenizer, [id]).encode().hex() == written else written
+
+
+def _piece(tokenizer: _AnyTokenizer, id: int) -> str | bytes:
+    """Return what a token says, as a `DriftPlace` has it."""
+    if not (fragment := _fragment(tokenizer, id)):
+        return _decode(tokenizer, [id])
+    return f"½{fragment}" if len(fragment) == 1 else bytes.fromhex(fragment)
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell drift-same
+def _with_same_tokens(
+    ends: list[tuple[int, int]], before: Sequence[str], after: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return the common ends and, where the bytes between two of them differ, those of tokens that stayed the same."""
+    old, new = ([*accumulate(map(len, some), initial=0)] for some in (before, after))  # two digits are a byte
+    found = ends[:1]
+    for (i, j), (k, m) in pairwise(ends):
+        if "".join(before[i:k]) != "".join(after[j:m]):
+            blocks = SequenceMatcher(None, before[i:k], after[j:m], autojunk=False).get_matching_blocks()
+            same = [(i + block.a + n, j + block.b + n) for block in blocks for n in range(block.size + 1)]
+            found += [(a, b) for a, b in same if old[a] % 2 == new[b] % 2 == 0]
+        found.append((k, m))
+    return found
+
+
 # chapters/05-trajectories-and-templates.ipynb · cell drift-cuts
-def _shared_length(one: str, other: str) -> int:
-    """Return how many characters two strings share at the start."""
+def _shared_length(one: Sequence, other: Sequence) -> int:
+    """Return how many characters or ids two sequences share at the start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -460,7 +496,7 @@ def _common_ends(before: Sequence[str], after: Sequence[str]) -> list[tuple[int,
         other = end if end <= head else end - len(old) + len(new)
         if (end <= head or len(old) - end <= tail) and other in counts:
             ends.append((count, counts[other]))
-    return ends
+    return ends if old == new else _with_same_tokens(ends, before, after)
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell drift-kind
@@ -471,6 +507,15 @@ def _moved_space(before: Sequence[str], after: Sequence[str]) -> bool:
     return any(text[cut - 2 : cut] == "20" and text[cut : cut + 2] not in blank for cut in one ^ two)
 
 
+def _is_text(tokens: Sequence[str]) -> bool:
+    """Return whether tokens in hexadecimal, none of them empty, are UTF-8 together."""
+    try:
+        return "" not in tokens and bytes.fromhex("".join(tokens)).decode() is not None
+    except ValueError:
+        return False
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell drift-kind-of
 def _drift_kind(
     tokenizer: _AnyTokenizer, before: Sequence[int], after: Sequence[int], crossed: bool, is_text: bool
 ) -> str:
@@ -479,7 +524,7 @@ def _drift_kind(
         return "control"
     old, new = ([_hex(tokenizer, id) for id in ids] for ids in (before, after))
     if "".join(old) != "".join(new) or "" in old:
-        return "normal form" if is_text else "bytes"
+        return "normal form" if is_text or _is_text(old) else "bytes"
     if _moved_space(old, new):
         return "space"
     return "border" if crossed else "merge"
@@ -494,15 +539,17 @@ def retokenization_drift(tokenizer: _AnyTokenizer, ids: Sequence[int], borders: 
     "space" (a space left or joined the word after it), "border" (a token across a border), "merge" (anything else).
     """
     ids, borders = list(ids), set(borders)
+    if wrong := [id for id in ids if id < 0] + [border for border in borders if not 0 <= border <= len(ids)]:
+        raise ValueError(f"{wrong[0]} is neither an id nor a border within {len(ids)} ids")
     text = _decode(tokenizer, ids)
     again = _encode_again(tokenizer, text)
     old, new = ([_hex(tokenizer, id) for id in some] for some in (ids, again))
-    is_text, places = "" not in old and "".join(old) == text.encode().hex(), []
+    is_text, places = _is_text(old), []
     for (i, j), (k, m) in pairwise(_common_ends(old, new)):
         if ids[i:k] != again[j:m]:
             crossed = any(i < border < k for border in borders)
             kind = _drift_kind(tokenizer, ids[i:k], again[j:m], crossed, is_text)
-            shown = ([_decode(tokenizer, [id]) for id in some] for some in (ids[i:k], again[j:m]))
+            shown = ([_piece(tokenizer, id) for id in some] for some in (ids[i:k], again[j:m]))
             places.append(DriftPlace(i, kind, *shown))
     return DriftReport(text, again, places)
 
@@ -530,31 +577,34 @@ def _template(text: str) -> _Part:
 
 
 def _said(text: str) -> _Part:
-    """Return text that the policy wrote: marks of thinking and of calls in it are tokens, the special ones are not."""
-    return _Part(text, "policy", tuple(QWEN3_MARKERS.split()))
+    """Return text that the policy wrote: the marks of thinking and of calls in it are tokens, no others are."""
+    return _Part(text, "policy", ("<think>", "</think>", "<tool_call>", "</tool_call>"))
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-check
-def _check_messages(messages: _Chat) -> None:
-    """Raise ValueError or TypeError, naming the message, for what Qwen3's template would leave out or fail on."""
-    if not messages:
-        raise ValueError("there are no messages to render")
-    for place, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise TypeError(f"message {place} is {message!r}; it must be a dict with role and content")
-        if (role := message.get("role")) not in ("system", "user", "assistant", "tool"):
-            raise ValueError(f"message {place} has the role {role!r}; it must be system, user, assistant or tool")
-        for name in ("content", "reasoning_content"):
-            if not isinstance(value := message.get(name), str | None):
-                raise TypeError(f"message {place}: {name} must be a string or None, not {type(value).__name__}")
+def _check_text(text: str, where: str) -> None:
+    """Raise ValueError, naming the place, for a text with half a surrogate pair: no tokenizer can encode it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise ValueError(f"{where}: character {error.start} is {half!r}, half a surrogate pair, no text") from None
 
 
+def _json(value: Any, where: str) -> str:
+    """Return a value as JSON, letters as they are; TypeError or ValueError, naming the place, where it has none."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where} cannot be written as JSON: {error}") from None
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell chat-thinking
 def _content(message: _Message) -> str:
     """Return the content of a message, which may be absent."""
     return message.get("content") or ""
 
 
-# chapters/05-trajectories-and-templates.ipynb · cell chat-thinking
 def _thinking_and_answer(message: _Message) -> tuple[str, str]:
     """Return what an assistant thought, its reasoning_content or what stands before </think>, and what it answered."""
     content = _content(message)
@@ -567,13 +617,15 @@ def _thinking_and_answer(message: _Message) -> tuple[str, str]:
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-calls
-def _call_text(call: Mapping[str, Any]) -> str:
-    """Return a tool call as Qwen3 writes it; ValueError where its name or its arguments are missing."""
-    function = call.get("function") or call
+def _call_text(call: Any, where: str = "a tool call") -> str:
+    """Return a tool call as Qwen3 writes it; TypeError or ValueError, naming the place, for what is none."""
+    function = (call.get("function") or call) if isinstance(call, Mapping) else call
+    if not isinstance(function, Mapping):
+        raise TypeError(f"{where} is {call!r}; it must be a dict with a name and arguments")
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str) or arguments is None:
-        raise ValueError(f"a tool call needs a name and arguments; this one is {dict(call)}")
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        raise ValueError(f"{where} needs a name and arguments; this one is {dict(function)}")
+    written = arguments if isinstance(arguments, str) else _json(arguments, f"{where}: arguments")
     return f'<tool_call>\n{{"name": "{name}", "arguments": {written}}}\n</tool_call>'
 
 
@@ -581,6 +633,34 @@ def _calls_text(message: _Message, answer: str) -> str:
     """Return the tool calls of a message, a newline between each and what stands before it."""
     calls = [_call_text(call) for call in message.get("tool_calls") or ()]
     return "\n".join([""] * bool(calls and answer) + calls)
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell chat-check-message
+def _check_message(message: Any, where: str) -> None:
+    """Raise ValueError or TypeError for a message that Qwen3's template or tokenizer would leave out or fail on."""
+    if not isinstance(message, Mapping):
+        raise TypeError(f"{where} is {message!r}; it must be a dict with role and content")
+    if (role := message.get("role")) not in ("system", "user", "assistant", "tool"):
+        raise ValueError(f"{where} has the role {role!r}; it must be system, user, assistant or tool")
+    for name in ("content", "reasoning_content"):
+        if not isinstance(value := message.get(name), str | None):
+            raise TypeError(f"{where}: {name} must be a string or None, not {type(value).__name__}")
+        _check_text(value or "", f"{where}, {name}")
+    if not isinstance(calls := message.get("tool_calls"), list | tuple | None):
+        raise TypeError(f"{where}: tool_calls must be a list or None, not {type(calls).__name__}")
+    for number, call in enumerate(calls or ()):
+        _check_text(_call_text(call, f"{where}, call {number}"), f"{where}, call {number}")
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell chat-check-messages
+def _check_messages(messages: _Chat) -> None:
+    """Raise ValueError or TypeError, naming the message, for what cannot be rendered and encoded."""
+    if not isinstance(messages, Sequence):
+        raise TypeError(f"the messages are a {type(messages).__name__}; they must be a list")
+    if not messages:
+        raise ValueError("there are no messages to render")
+    for place, message in enumerate(messages):
+        _check_message(message, f"message {place}")
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-tools
@@ -602,7 +682,8 @@ def _head_parts(first: _Message, tools: _Tools) -> list[_Part]:
     if not body and not tools:
         return []
     if tools:
-        listed = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
+        listed = "".join("\n" + _json(tool, f"tool {number}") for number, tool in enumerate(tools))
+        _check_text(listed, "the tools")
         before = _template("\n\n" * bool(body) + _TOOLS_BEFORE)
         body += [before, _Part(listed, "prompt"), _template(_TOOLS_AFTER)]
     return [_template("<|im_start|>system\n"), *body, _template("<|im_end|>\n")]
@@ -626,10 +707,9 @@ def _assistant_parts(message: _Message, since_query: bool, last: bool) -> list[_
     thinking, answer = _thinking_and_answer(message)
     calls, body = _calls_text(message, answer), []
     if since_query and (last or thinking):
-        answer = answer.lstrip("\n")
         block = "<think>\n" + thinking.strip("\n") + "\n</think>\n\n"
-        own = thinking or "</think>" in _content(message)  # else it is the template that writes an empty block
-        body = [_said(block) if own else _template(block)]
+        own = thinking or answer != _content(message)  # else it is the template that writes an empty block
+        body, answer = [_said(block) if own else _template(block)], answer.lstrip("\n")
     return [_template("<|im_start|>assistant\n"), *body, _said(answer + calls), _TURN_END, _template("\n")]
 
 
@@ -679,9 +759,10 @@ def render_chat(
     """Return the text of a chat in Qwen3's format, character for character that of the published template.
 
     A message has a role (system, user, assistant, tool) and content; an assistant's may have reasoning_content and
-    tool_calls, each with name and arguments (a dict, or JSON as a string), in "function" or at the top. The generation
-    prompt opens an assistant's turn, with an empty thinking block where `enable_thinking` is false. A message that the
-    published template drops or fails on is refused: ValueError or TypeError says which.
+    tool_calls, each with name and arguments, in "function" or at the top. Arguments are a dict, or a string that is
+    written as it is, as the name is. The generation prompt opens an assistant's turn, with an empty thinking block
+    where `enable_thinking` is false. What the published template drops or fails on, or what is no JSON or no UTF-8, is
+    refused: ValueError or TypeError says which message.
     """
     return "".join(part.text for part in _chat_parts(messages, tools, add_generation_prompt, enable_thinking))
 
@@ -746,9 +827,14 @@ def encode_chat(tokenizer: "Tokenizer", messages: _Chat, tools: _Tools = None) -
     """Return the ids of `render_chat(messages, tools)` and a mask, true on what the policy wrote with `<|im_end|>`.
 
     `tokenizer` is Qwen3's. What a system, user or tool message spells never becomes an added token; what an assistant's
-    spells becomes none but the marks of thinking and calls. Every turn is masked in, as the last rendering shows it:
-    where a turn was sampled in another context, use `encode_chats`.
+    spells becomes none but the marks of thinking and calls. Every turn is masked in, as the last rendering shows it,
+    but for a token across its border: where a turn was sampled in another context, use `encode_chats`. ValueError for
+    an answer that ends with `<|im_end|>` itself: it would end twice.
     """
+    _check_messages(messages)
+    for place, message in enumerate(messages):
+        if message["role"] == "assistant" and _content(message).rstrip().endswith(_TURN_END.text):
+            raise ValueError(f"message {place} ends with {_TURN_END.text}, which the template writes: leave it out")
     return _encode_parts(tokenizer, _chat_parts(messages, tools))
 
 
@@ -829,73 +915,109 @@ class ChatSamples(NamedTuple):
     skipped: list[int]
 
 
+def _prompts(tokenizer: "Tokenizer", messages: _Chat, **options: Any) -> dict[int, list[int]]:
+    """Return for the index of each of the policy's messages the ids of its prompt."""
+    places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    asked = {place: _chat_parts(messages[:place], add_generation_prompt=True, **options) for place in places}
+    return {place: _encode_parts(tokenizer, parts).ids for place, parts in asked.items()}
+
+
 def _turn_samples(tokenizer: "Tokenizer", messages: _Chat, **options: Any) -> list[EncodedChat]:
     """Return a sample for each of the policy's messages: its prompt as it was, masked out, and what was written."""
     samples = []
-    for place, message in enumerate(messages):
-        if message["role"] == "assistant":
-            asked = _chat_parts(messages[:place], add_generation_prompt=True, **options)
-            said = [_said(written_text(message).removesuffix(_TURN_END.text)), _TURN_END]
-            prompt, answer = _encode_parts(tokenizer, asked).ids, _encode_parts(tokenizer, said)
-            samples.append(EncodedChat(prompt + answer.ids, [False] * len(prompt) + answer.mask))
+    for place, prompt in _prompts(tokenizer, messages, **options).items():
+        said = [_said(written_text(messages[place]).removesuffix(_TURN_END.text)), _TURN_END]
+        answer = _encode_parts(tokenizer, said)
+        samples.append(EncodedChat(prompt + answer.ids, [False] * len(prompt) + answer.mask))
     return samples
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-samples-of
-def _samples_of(tokenizer: "Tokenizer", messages: _Chat, unstable: str, name: str, **options: Any) -> list[EncodedChat]:
-    """Return the samples of one chat, called `name` in errors."""
-    if messages and messages[0].get("role") == "assistant":
-        raise ValueError(f"{name} begins with an answer; there must be a prompt before it")
-    report = is_prefix_stable(partial(render_chat, **options), messages, "turn")
-    if report:
+def _rewritten(tokenizer: "Tokenizer", messages: _Chat, **options: Any) -> str:
+    """Return where a prompt, as text or as ids, does not begin what comes after it, or "" where all do."""
+    ids = encode_chat(tokenizer, messages, options.get("tools")).ids
+    if not (report := is_prefix_stable(partial(render_chat, **options), messages, "turn")):
+        return str(report)
+    for place, prompt in _prompts(tokenizer, messages, **options).items():
+        if (at := _shared_length(prompt, ids)) < len(prompt):
+            return f"message {place}, id {at}: {_piece(tokenizer, prompt[at])!r} became {_piece(tokenizer, ids[at])!r}"
+    return ""
+
+
+# chapters/05-trajectories-and-templates.ipynb · cell chat-one-sample
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Put a name before what errors in the block say."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _samples_of(tokenizer: "Tokenizer", messages: _Chat, unstable: str, **options: Any) -> list[EncodedChat]:
+    """Return the samples of one chat."""
+    _check_messages(messages)
+    if messages[0]["role"] == "assistant":
+        raise ValueError("message 0 is an answer; there must be a prompt before it")
+    if not (place := _rewritten(tokenizer, messages, **options)):
         return [encode_chat(tokenizer, messages, options.get("tools"))]
     if unstable == "raise":
-        raise ValueError(f"{name}: a prompt does not begin with the one before it: {report}")
+        raise ValueError(f"a prompt does not begin with the one before it: {place}")
     return _turn_samples(tokenizer, messages, **options) if unstable == "split" else []
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-samples-save
 def encode_chats(
-    tokenizer: "Tokenizer", chats: Iterable[_Chat], unstable: str = "split", **options: Any
+    tokenizer: "Tokenizer",
+    chats: Iterable[_Chat],
+    unstable: str = "split",
+    tools: _Tools = None,
+    enable_thinking: bool = True,
 ) -> ChatSamples:
     """Return samples in which every masked-in token stands behind what the policy had read when it wrote it.
 
-    A chat whose prompts extend one another is one sample. Any other, by `unstable`: "split" gives a sample for each
-    turn, "skip" none and notes its index, "raise" a ValueError that shows the place. `options` (tools,
-    enable_thinking) are those of `render_chat`.
+    A chat whose prompts extend one another, as text and as ids, is one sample. Any other, by `unstable`: "split" gives
+    a sample for each turn, "skip" none and notes its index, "raise" a ValueError that shows the place. `tools`
+    and `enable_thinking` are those of `render_chat`. Errors name the chat and the message.
     """
     if unstable not in ("split", "skip", "raise"):
         raise ValueError(f"unstable is {unstable!r}; it must be 'split', 'skip' or 'raise'")
-    found = ChatSamples([], [])
+    every: list[list[EncodedChat]] = []
     for index, messages in enumerate(chats):
-        samples = _samples_of(tokenizer, messages, unstable, f"chat {index}", **options)
-        found.samples.extend(samples)
-        if not samples:
-            found.skipped.append(index)
-    return found
+        with _named(f"chat {index}"):
+            every.append(_samples_of(tokenizer, messages, unstable, tools=tools, enable_thinking=enable_thinking))
+    return ChatSamples([one for some in every for one in some], [n for n, some in enumerate(every) if not some])
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-continues
 def _check_continues(messages: _Chat, known: int, strict: bool, **options: Any) -> None:
     """Raise ValueError where the known messages end with no answer, or the next prompt does not begin with them."""
-    if not 0 < known < len(messages) or messages[known - 1].get("role") != "assistant":
+    now = render_chat(messages, add_generation_prompt=True, **options)
+    if not 0 < known < len(messages) or messages[known - 1]["role"] != "assistant":
         raise ValueError(f"known is {known}: message {known - 1} must be an assistant's, and others must follow it")
     seen = render_chat(messages[: known - 1], add_generation_prompt=True, **options) + written_text(messages[known - 1])
-    now = render_chat(messages, add_generation_prompt=True, **options)
     if strict and (place := _shared_length(seen, now)) < len(seen):
         raise ValueError(f"character {place}: {seen[place : place + 40]!r} became {now[place : place + 40]!r}")
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-continue
 def continue_chat(
-    tokenizer: "Tokenizer", ids: Sequence[int], messages: _Chat, known: int, strict: bool = True, **options: Any
+    tokenizer: "Tokenizer",
+    ids: Sequence[int],
+    messages: _Chat,
+    known: int,
+    strict: bool = True,
+    tools: _Tools = None,
+    enable_thinking: bool = True,
 ) -> list[int]:
     """Return `ids` as they are, then those that the template adds for `messages[known:]` and the policy's next turn.
 
     `ids` are the context as it was sampled, to the end of the answer `messages[known - 1]`; they are never decoded. An
-    answer cut off before `<|im_end|>` gets one. `options` are those of `render_chat`. Where the next prompt does not
-    begin with what the policy has seen: ValueError, or with `strict` false the policy goes on from what it has seen.
+    answer cut off before `<|im_end|>` gets one. `tools` and `enable_thinking` are those of `render_chat`. Where the
+    next prompt does not begin with what the policy has seen: ValueError, or with `strict` false the policy goes on from
+    what it has seen.
     """
+    options = {"tools": tools, "enable_thinking": enable_thinking}
     _check_continues(messages, known, strict, **options)
     added = [_TURN_END, _template("\n"), *_chat_parts(messages, add_generation_prompt=True, start=known, **options)]
     ended = list(ids[-1:]) == [_control_id(tokenizer, _TURN_END.text)]
@@ -1229,20 +1351,24 @@ def _visible(text: str) -> str:
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-columns
+def _widths(text: str) -> list[int]:
+    """Return how many columns of a terminal each character takes."""
+    marks = ("Mn", "Me")
+    wide = [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text]
+    return [0 if unicodedata.category(c) in marks else width for c, width in zip(text, wide, strict=True)]
+
+
 def _columns(text: str) -> int:
     """Return how many columns of a terminal the text takes."""
-    marks = ("Mn", "Me")
-    wide = [2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text if unicodedata.category(c) not in marks]
-    return sum(wide)
+    return sum(_widths(text))
 
 
 def _clip(text: str, columns: int) -> str:
     """Return the text, cut off with "…" where it takes more columns than these."""
-    if _columns(text) <= columns:
+    ends = [*accumulate(_widths(text))]
+    if not ends or ends[-1] <= columns:
         return text
-    while _columns(text) >= columns:
-        text = text[:-1]
-    return text + "…"
+    return text[: sum(end < columns for end in ends)] + "…"
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-strip-token
@@ -1270,13 +1396,14 @@ class _StripToken:
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-token-text
-def _token_text(tokenizer: Any, id: int) -> str:
-    """Return what one token says, visibly; ValueError for an id that TinyTokenizer lacks."""
-    if not isinstance(tokenizer, TinyTokenizer):
-        return _visible(tokenizer.decode([id], skip_special_tokens=False))
-    tokenizer.decode([id])  # refuses an unknown id
-    is_half_byte = 0 <= id - len(tokenizer.control) < 16
-    return f"½{tokenizer.strings[id]}" if is_half_byte else _visible(tokenizer.strings[id])
+def _token_text(tokenizer: _AnyTokenizer, id: int) -> str:
+    """Return what one token says, visibly; ValueError for an id without a token."""
+    if isinstance(tokenizer, TinyTokenizer):
+        tokenizer.decode([id])  # refuses an unknown id
+    elif tokenizer.id_to_token(id) is None:
+        raise ValueError(f"there is no token {id}")
+    fragment = _fragment(tokenizer, id)
+    return f"½{fragment}" if fragment else _visible(_decode(tokenizer, [id]))
 
 
 def _signed(value: float) -> str:
@@ -1511,12 +1638,12 @@ def _caption(trajectory: Trajectory) -> str:
 
 # chapters/05-trajectories-and-templates.ipynb · cell saved-token-strip
 def token_strip(
-    trajectory: Trajectory, tokenizer: Any, advantages: Sequence[float] | Tensor | None = None
+    trajectory: Trajectory, tokenizer: _AnyTokenizer, advantages: Sequence[float] | Tensor | None = None
 ) -> TokenStrip:
     """Return the trajectory as a strip of tokens to look at.
 
-    `tokenizer` is a TinyTokenizer, or one with `decode(ids, skip_special_tokens=False)`. `advantages` [T] are read
-    where the action mask is true. ValueError for another number of them, one that is not finite there, or an id
+    `tokenizer` is a TinyTokenizer, or a byte-level one of the tokenizers library, as Qwen3's is. `advantages` [T] are
+    read where the action mask is true. ValueError for another number of them, one that is not finite there, or an id
     without a token.
     """
     values = _shown_advantages(trajectory, advantages)

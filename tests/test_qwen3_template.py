@@ -47,7 +47,7 @@ PIECES = st.sampled_from([*MARKS, *ODD])
 TEXT = st.lists(PIECES, max_size=4).map("".join) | st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 MAYBE = st.none() | TEXT
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
     max_leaves=4,
 )
@@ -139,8 +139,31 @@ REFUSED = {
         TypeError,
         "message 1: reasoning",
     ),
-    "a call without a name": ([user("Hi"), said("x", calls=[{"arguments": {}}])], ValueError, "needs a name"),
-    "a call without arguments": ([user("Hi"), said("x", calls=[{"name": "read"}])], ValueError, "and arguments"),
+    "messages that come one by one": (iter([user("Hi")]), TypeError, "messages are a list_iterator"),
+    "half of a surrogate pair": (
+        [user("Hi"), tool("ab\ud83d")],
+        ValueError,
+        r"message 1, content: character 2 is '\\ud83d'",
+    ),
+    "half of a pair in thinking": (
+        [user("Hi"), said("x", "\udc80")],
+        ValueError,
+        "message 1, reasoning_content: character 0",
+    ),
+}
+# What is no list of calls; the pattern is that of the error, behind the number of the message.
+REFUSED_CALLS = {
+    "a string": ("read", TypeError, ": tool_calls must be a list or None, not str"),
+    "a dict": (call(), TypeError, ": tool_calls must be a list or None, not dict"),
+    "None in a list": ([call(), None], TypeError, ", call 1 is None"),
+    "a function that is only a name": ([{"function": "read"}], TypeError, ", call 0 is .*'read'"),
+    "a call without a name": ([{"arguments": {}}], ValueError, ", call 0 needs a name"),
+    "a call without arguments": ([call(), {"name": "read"}], ValueError, ", call 1 needs a name and arguments"),
+    "a set": ([call(arguments={"x": {1}})], TypeError, ", call 0: arguments cannot be .* JSON: .*set"),
+    "nan": ([call(arguments={"x": float("nan")})], ValueError, ", call 0: arguments cannot be .* JSON"),
+    "an infinite number": ([call(arguments={"x": [float("inf")]})], ValueError, ", call 0: arguments cannot be"),
+    "half of a pair in an argument": ([call(arguments={"x": "\ud800"})], ValueError, ", call 0: character"),
+    "half of a pair in a name": ([call("\udfff")], ValueError, ", call 0: character"),
 }
 
 
@@ -148,3 +171,25 @@ REFUSED = {
 def test_what_the_template_would_drop_or_fail_on_is_refused(messages, error, match):
     with pytest.raises(error, match=match):
         arl.render_chat(messages)
+
+
+@pytest.mark.parametrize(("calls", "error", "match"), REFUSED_CALLS.values(), ids=list(REFUSED_CALLS))
+def test_what_is_no_call_is_refused_with_its_message_and_number(calls, error, match):
+    messages = [user("Hi"), said("x"), user("So?"), said("y") | {"tool_calls": calls}]
+    with pytest.raises(error, match=f"message 3{match}"):
+        arl.render_chat(messages)
+
+
+@pytest.mark.parametrize(
+    ("tools", "error", "match"),
+    [([READ, {"type": {1}}], TypeError, "tool 1 cannot be written"), ([{"type": "\ud800"}], ValueError, "the tools: ")],
+)
+def test_a_tool_that_has_no_json_or_no_utf8_is_refused(tools, error, match):
+    with pytest.raises(error, match=match):
+        arl.render_chat([user("Hi")], tools)
+
+
+@pytest.mark.parametrize("arguments", ["", "{not json", '{"x": 1}'])
+def test_arguments_that_are_a_string_are_written_as_they_are(arguments):
+    text = arl.render_chat([user("Hi"), said("", calls=[call("read", arguments)])])
+    assert f'"arguments": {arguments}}}\n</tool_call>' in text

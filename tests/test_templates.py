@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MARKS = [*arl.QWEN3_SPECIAL.split(), *arl.QWEN3_MARKERS.split()]
+OWN = ["<think>", "</think>", "<tool_call>", "</tool_call>"]  # marks that an assistant's text may hold as tokens
 TEXT = st.lists(st.sampled_from([*MARKS[:3], "<tool_call>", "</think>", "Hi", " x\n", "\n\n", "约e\u0301"]), max_size=5)
+ANSWER = st.lists(st.sampled_from([*OWN, THOUGHT, "Hi", " x\n", "\n\n", "약e\u0301"]), max_size=5).map("".join)
 TEXT = TEXT.map("".join) | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 
 
@@ -44,11 +46,16 @@ def tokens(tokenizer: Tokenizer, *words: str) -> list[int]:
     return ids
 
 
+def ends_twice(text: str) -> bool:
+    """Return whether an answer ends with the mark that the template puts behind it, so that it is refused."""
+    return text.rstrip().endswith("<|im_end|>")
+
+
 def forges(messages: list[Message]) -> bool:
     """Return whether something that is not the template's or the policy's spells an added token."""
-    special = arl.QWEN3_SPECIAL.split()
+    foreign = [mark for mark in MARKS if mark not in OWN]
     texts = [(m["role"], str(m.get("content")) + str(m.get("reasoning_content"))) for m in messages]
-    return any(mark in text for role, text in texts for mark in (special if role == "assistant" else MARKS))
+    return any(mark in text for role, text in texts for mark in (foreign if role == "assistant" else MARKS))
 
 
 class TestIds:
@@ -72,9 +79,25 @@ class TestIds:
     @settings(max_examples=100, deadline=None)
     @given(TEXT)
     def test_an_answer_cannot_end_the_turn_before_its_end(self, qwen, text):
+        assume(not ends_twice(text))
         ids = arl.encode_chat(qwen, [user("Hi"), said(text), user("So?")]).ids
         assert ids.count(qwen.token_to_id("<|im_end|>")) == 3
         assert ids.count(qwen.token_to_id("<|im_start|>")) == 3
+
+    @pytest.mark.parametrize("mark", MARKS)
+    def test_an_answer_holds_no_tokens_but_the_marks_of_thinking_and_calls(self, qwen, mark):
+        ids = arl.encode_chat(qwen, [user("x"), said(f"about {mark} itself"), user("y")]).ids
+        plain = arl.encode_chat(qwen, [user("x"), said("about itself"), user("y")]).ids
+        mark_id = qwen.token_to_id(mark)
+        assert ids.count(mark_id) - plain.count(mark_id) == (mark in OWN and mark != "</think>")
+
+    def test_name_the_message_and_the_character_that_no_tokenizer_can_encode(self, qwen):
+        chat = [user("x"), said("a"), tool("ab\ud83d"), said("b")]
+        match = r"message 2, content: character 2 is '\\ud83d'"
+        with pytest.raises(ValueError, match=match):
+            arl.encode_chat(qwen, chat)
+        with pytest.raises(ValueError, match=f"chat 1: {match}"):
+            arl.encode_chats(qwen, [LOOP, chat])
 
     def test_need_the_tokenizer_of_qwen3(self):
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -106,6 +129,8 @@ class TestMask:
 
     def test_leaves_out_an_empty_block_that_the_template_adds_and_takes_in_one_that_was_written(self, qwen):
         assert trained(qwen, arl.encode_chat(qwen, [user("x"), said("Hi", "")])) == "Hi<|im_end|>"
+        both = said("<think>\na\n</think>\n\nb", "")
+        assert trained(qwen, arl.encode_chat(qwen, [user("x"), both])) == both["content"] + "<|im_end|>"
         own = "<think>\n\n</think>\n\nHi<|im_end|>"
         assert trained(qwen, arl.encode_chat(qwen, [user("x"), said("<think>\n\n</think>\n\nHi")])) == own
 
@@ -122,6 +147,14 @@ class TestMask:
         end = qwen.token_to_id("<|im_end|>")
         ends = [mine for id, mine in zip(encoded.ids, encoded.mask, strict=True) if id == end]
         assert ends == [False, True, False, True]
+
+    @pytest.mark.parametrize("blank", ["", "\n", " \n"])
+    def test_m04_refuses_an_answer_that_would_end_twice(self, qwen, blank):
+        once = arl.encode_chat(qwen, [user("x"), said("Hi")])
+        assert [id for id, mine in zip(*once, strict=True) if mine].count(qwen.token_to_id("<|im_end|>")) == 1
+        for encode in (arl.encode_chat, lambda tokenizer, chat: arl.encode_chats(tokenizer, [chat])):
+            with pytest.raises(ValueError, match=r"message 1 ends with <\|im_end\|>"):
+                encode(qwen, [user("x"), said(f"Hi<|im_end|>{blank}"), user("y")])
 
     def test_leaves_out_a_token_that_lies_across_the_border(self, qwen):
         encoded = arl.encode_chat(qwen, [user("x"), said("\nHi"), user("y")])
@@ -260,25 +293,48 @@ class TestSamples:
         assert found.skipped == [1]
         assert found.samples == [arl.encode_chat(qwen, LOOP)] * 2
 
-    @settings(max_examples=100, deadline=None)
-    @given(st.lists(TEXT, min_size=1, max_size=3), st.booleans(), st.booleans())
-    def test_have_what_the_policy_saw_before_what_it_wrote(self, qwen, answers, loop, think):
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(ANSWER, min_size=1, max_size=3), st.booleans(), st.booleans(), st.sampled_from([None, [READ]]))
+    def test_have_what_the_policy_saw_before_what_it_wrote(self, qwen, answers, loop, think, tools):
         messages: list[Message] = [user("x")]
         for answer in answers:
             messages += [said(answer), tool("r") if loop else user("y")]
-        found = arl.encode_chats(qwen, [messages], enable_thinking=think)
+        samples = arl.encode_chats(qwen, [messages[:-1]], enable_thinking=think, tools=tools).samples
         turns = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
-        prompts = [arl.render_chat(messages[:n], add_generation_prompt=True, enable_thinking=think) for n in turns]
-        assert len(found.samples) in (1, len(turns))
-        if len(found.samples) == len(turns) > 1:
-            for sample, prompt in zip(found.samples, prompts, strict=True):
-                before = sample.ids[: sample.mask.index(True)]
-                assert qwen.decode(before, skip_special_tokens=False) == qwen.normalizer.normalize_str(prompt)
-                assert all(sample.mask[len(before) :])
+        options = {"add_generation_prompt": True, "enable_thinking": think, "tools": tools}
+        prompts = [qwen.encode(arl.render_chat(messages[:n], **options)).ids for n in turns]
+        assert len(samples) in (1, len(turns))
+        for turn, prompt in enumerate(prompts):
+            sample = samples[turn if len(samples) == len(turns) else 0]
+            assert sample.ids[: len(prompt)] == prompt
+            assert not sample.mask[len(prompt) - 1]
+            assert sample.mask[len(prompt)]
+        written = [qwen.normalizer.normalize_str(answer) + "<|im_end|>" for answer in answers]
+        assert "".join(trained(qwen, sample) for sample in samples) == "".join(written)
+
+    MERGED = (user("x"), said("\n\na"), tool("r"), said("<think>\nt\n</think>\n\nb"))
+
+    def test_are_one_a_turn_where_the_header_and_the_answer_would_share_a_token(self, qwen):
+        assert arl.is_prefix_stable(arl.render_chat, self.MERGED, "turn"), "as text"
+        samples = arl.encode_chats(qwen, [self.MERGED]).samples
+        assert [trained(qwen, s) for s in samples] == [m["content"] + "<|im_end|>" for m in self.MERGED[1::2]]
+        assert arl.encode_chats(qwen, [self.MERGED], "skip").skipped == [0]
+        with pytest.raises(ValueError, match=r"chat 0: .*message 1, id \d+: '\\n' became '\\n\\n"):
+            arl.encode_chats(qwen, [self.MERGED], "raise")
+
+    @pytest.mark.parametrize("chat", [LOOP, CHAT], ids=["one sample", "one a turn"])
+    def test_have_the_tools_in_their_prompts(self, qwen, text_of, chat):
+        for sample in arl.encode_chats(qwen, [chat], tools=[READ]).samples:
+            assert text_of(sample.ids).startswith(arl.render_chat(chat[:1], [READ]))
 
     def test_need_a_prompt_and_a_known_way(self, qwen):
-        with pytest.raises(ValueError, match="chat 0 begins with an answer"):
+        with pytest.raises(ValueError, match="chat 0: message 0 is an answer"):
             arl.encode_chats(qwen, [[said("a")]])
+        chats: list[Any] = [LOOP, ["x"], iter(LOOP)]
+        with pytest.raises(TypeError, match="chat 1: message 0 is 'x'"):
+            arl.encode_chats(qwen, chats)
+        with pytest.raises(TypeError, match="chat 0: the messages are a list_iterator"):
+            arl.encode_chats(qwen, chats[2:])
         with pytest.raises(ValueError, match="unstable is 'merge'"):
             arl.encode_chats(qwen, [LOOP], "merge")
 
@@ -407,6 +463,24 @@ class TestDrift:
         report = arl.retokenization_drift(qwen, [*tokens(qwen, "a"), beyond, *tokens(qwen, "Ġx")])
         assert report.places == [arl.DriftPlace(1, "bytes", [""], [])]
 
+    def test_is_found_place_by_place_where_bytes_are_lost_too(self, qwen):
+        ids = [*tokens(qwen, "fe", "Ìģ", "Ġone", "Ġtwo", "Ġthree", "Ġfour"), qwen.encode("٣").ids[0]]
+        places = arl.retokenization_drift(qwen, ids).places
+        assert [(place.at, place.kind) for place in places] == [(0, "normal form"), (6, "bytes")]
+
+    @pytest.mark.parametrize(("ids", "borders", "value"), [([64, -1], [], -1), ([64], [2], 2), ([64], [-3], -3)])
+    def test_of_what_is_no_id_or_border_is_refused(self, qwen, tiny, ids, borders, value):
+        for tokenizer in (qwen, tiny):
+            with pytest.raises(ValueError, match=f"^{value} is neither an id nor a border within {len(ids)} ids"):
+                arl.retokenization_drift(tokenizer, [id % 40 if id > 0 else id for id in ids], borders)
+
+    def test_shows_the_bytes_of_what_is_no_text_alone(self, qwen, tiny):
+        first, second = qwen.encode("٣").ids
+        for id, byte in ((first, b"\xd9"), (second, b"\xa3")):
+            assert arl.retokenization_drift(qwen, [id]).places == [arl.DriftPlace(0, "bytes", [byte], ["\ufffd"])]
+        (place,) = arl.retokenization_drift(tiny, [len(tiny.control) + 14]).places
+        assert place.before == ["½e"]
+
     def test_is_none_where_the_replacement_character_itself_was_sampled(self, qwen):
         assert not arl.retokenization_drift(qwen, qwen.encode("a\ufffdb").ids).changed
 
@@ -431,7 +505,7 @@ class TestDrift:
     @given(st.data())
     def test_of_tiny_ids_is_where_the_report_says_and_nowhere_else(self, tiny, data):
         ids = data.draw(st.lists(st.integers(0, len(tiny) - 1), max_size=12))
-        report = arl.retokenization_drift(tiny, ids, borders=[1, 2])
+        report = arl.retokenization_drift(tiny, ids, borders=range(min(3, len(ids))))
         assert report.again == tiny.encode(tiny.decode(ids), controls=True)
         assert report.changed == (report.again != ids)
         assert rebuilt(ids, report)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 import agentrl as arl
-from agentrl.trajectories import _columns, _visible
+from agentrl.trajectories import _clip, _columns, _token_text, _visible
 from bookkit.figures import SVG, svg_problems
 
 FILL = {"prompt": ".", "template": ":", "policy": "=", "tool": "-"}
@@ -50,7 +50,7 @@ def call_and_answer(tiny: arl.TinyTokenizer, answer: str = "return min(a, b)\n  
     return trajectory([id for _, id in tokens], [who for who, _ in tokens])
 
 
-def shown(tiny: arl.TinyTokenizer, ids: list[int]) -> list[str]:
+def shown(tiny: Any, ids: list[int]) -> list[str]:
     """Return what a strip shows of these ids, given to it as a prompt."""
     return [token.text for token in arl.token_strip(trajectory(ids, ["prompt"] * len(ids)), tiny).tokens]
 
@@ -133,17 +133,25 @@ class TestWhatATokenSays:
         assert shown(tiny, tiny.encode("<obs>")) == ["<", "obs", ">"]
         assert shown(tiny, tiny.encode("<obs>", controls=True)) == ["<obs>"]
 
-    def test_another_tokenizer_is_asked_for_special_tokens_too(self) -> None:
-        class Words:
-            def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-                return "" if ids == [1] and skip_special_tokens else [" hi", "<|im_end|>", "\ufffd"][ids[0]]
+    def test_qwens_tokens_are_shown_as_text_controls_too_and_parts_of_characters_as_bytes(self) -> None:
+        qwen = arl.load_qwen3_tokenizer()
+        ids = qwen.encode(" hi<|im_end|>\n\ufffd").ids + qwen.encode("٣").ids
+        assert shown(qwen, ids) == ["·hi", "<|im_end|>", "↵", "\ufffd", "½d9", "½a3"]
 
-        strip = arl.token_strip(trajectory([0, 1, 2], ["prompt"] * 3), Words())
-        assert [token.text for token in strip.tokens] == ["·hi", "<|im_end|>", "\ufffd"]
+    def test_no_two_of_qwens_tokens_are_shown_alike(self) -> None:
+        qwen = arl.load_qwen3_tokenizer()
+        ids = [*range(256), *range(256, qwen.get_vocab_size(), 20)]  # every single byte, and a sample of the others
+        assert len({_token_text(qwen, id) for id in ids}) == len(ids)
 
-    def test_an_id_without_a_token_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="there is no token 999"):
-            shown(tokenizer(), [999])
+    @pytest.mark.parametrize(("made", "id"), [(tokenizer, 999), (arl.load_qwen3_tokenizer, 151_900)])
+    def test_an_id_without_a_token_is_refused(self, made: Any, id: int) -> None:
+        with pytest.raises(ValueError, match=f"there is no token {id}"):
+            shown(made(), [id])
+
+    def test_an_added_token_beyond_the_byte_alphabet_is_shown_as_written(self) -> None:
+        qwen = arl.load_qwen3_tokenizer()
+        qwen.add_special_tokens(["<｜tool▁call｜>"])
+        assert shown(qwen, qwen.encode("<｜tool▁call｜>").ids) == ["<｜tool▁call｜>"]
 
 
 def blocks(text: str) -> list[dict[str, str]]:
@@ -216,6 +224,21 @@ class TestTerminal:
         first, second = blocks(arl.token_strip(trajectory([0, 1], ["prompt"] * 2), tiny).text(40))
         assert first["said"] == 30 * "·" + "…"
         assert second["said"] == "b"
+
+    @given(tricky, st.integers(1, 8))
+    def test_what_is_cut_off_is_as_long_as_fits(self, text: str, columns: int) -> None:
+        clipped = _clip(text, columns)
+        assert _columns(clipped) <= columns
+        if clipped != text:
+            kept = clipped.removesuffix("…")
+            assert text.startswith(kept)
+            assert _columns(text[: len(kept) + 1]) >= columns
+
+    def test_a_long_token_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+        monkeypatch.setattr(unicodedata, "category", lambda c, ask=unicodedata.category: asked.append(c) or ask(c))
+        assert _clip("a" * 10_000, 40) == "a" * 39 + "…"
+        assert len(asked) < 5 * 10_000
 
     def test_a_narrow_terminal_is_refused(self) -> None:
         strip = arl.token_strip(call_and_answer(tokenizer()), tokenizer())
@@ -346,7 +369,7 @@ class TestPicture:
         assert all(y2 > y1 or x2 >= x1 + wide1 + 4 for (y1, x1, wide1), (y2, x2, _) in pairwise(boxes))
 
     def test_the_label_of_a_late_turn_has_room(self) -> None:
-        strip = arl.token_strip(trajectory([0, 0], ["prompt", "policy"], [-1, 123]), tokenizer())
+        strip = arl.token_strip(trajectory([0] * 125, ["prompt"] + 124 * ["policy"], [*range(-1, 124)]), tokenizer())
         root = ET.fromstring(strip.svg())
         label = next(text for text in root.iter(f"{{{SVG}}}text") if text.text == "turn 123")
         left = float(list(root.iter(f"{{{SVG}}}rect"))[-1].get("x") or 0)
