@@ -1607,9 +1607,12 @@ def _shown_advantages(trajectory: Trajectory, advantages: Sequence[float] | Tens
     count, mask = len(trajectory.ids), trajectory.action_mask.tolist()
     if advantages is None:
         return [None] * count
-    if len(advantages) != count:
-        raise ValueError(f"{len(advantages)} advantages for {count} tokens")
-    values = [float(value) if trained else None for value, trained in zip(advantages, mask, strict=True)]
+    given = advantages.tolist() if isinstance(advantages, Tensor) else advantages
+    if not isinstance(given, Sequence):
+        raise TypeError(f"advantages is {given!r}; give one number for each of the {count} tokens")
+    if len(given) != count:
+        raise ValueError(f"{len(given)} advantages for {count} tokens")
+    values = [float(value) if trained else None for value, trained in zip(given, mask, strict=True)]
     for position, value in enumerate(values):
         if value is not None and not math.isfinite(value):
             raise ValueError(f"position {position}: the advantage is {value}, not finite")

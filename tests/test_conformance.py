@@ -36,3 +36,38 @@ def test_a_masked_position_reaches_neither_value_nor_gradient(filler):
     assert values.grad is not None
     assert values.grad.tolist() == [0.5, 0.0, 0.5]
     assert (torch.tensor(0.0) * filler).isnan(), "why a product with the mask will not do"
+
+
+@pytest.fixture(scope="module")
+def model() -> arl.TinyAgent:
+    """Return a small model with random weights."""
+    return arl.TinyAgent(arl.TinyAgentConfig(vocab_size=11, width=16, heads=2), arl.generator(0))
+
+
+@torch.no_grad()
+def test_m17_a_padded_prompt_has_the_next_token_of_the_prompt_alone_read_at_its_last_token(model):
+    alone = model(torch.tensor([[5, 6]]))[0, -1]
+    for side, end in {"left": -1, "right": 1}.items():
+        ids, real = arl.pad_rows([[5, 6], [1, 2, 3]], side=side)
+        padded = model(ids, segments=real.long())[0]
+        assert (padded[end] - alone).abs().max() < 1e-12, side
+    ids, _ = arl.pad_rows([[5, 6], [1, 2, 3]])
+    assert (model(ids)[0, -1] - alone).abs().max() > 1e-3, "as shipped: padding on the right read as the last token"
+
+
+@torch.no_grad()
+def test_m29_a_packed_sequence_has_the_logits_it_has_alone(model):
+    first, second = [1, 2, 3], [5, 6, 7, 8]
+    packed, alone = torch.tensor([first + second]), model(torch.tensor([second]))[0]
+    segments = torch.tensor([[1] * 3 + [2] * 4])
+    assert (model(packed, segments=segments)[0, 3:] - alone).abs().max() < 1e-12
+    assert (model(packed)[0, 3:] - alone).abs().max() > 1e-3, "as shipped: the second attends to the first"
+
+
+def test_r22_what_stands_before_a_message_counts_once_against_the_limit():
+    tokenizer = arl.TinyTokenizer.build(["a"], arl.GYM_CONTROLS)
+    transcript = [("prompt", "aa"), ("policy", "<call>aaa </call>"), ("tool", "a")]
+    ids, _, _ = arl.encode_transcript(tokenizer, [*transcript, ("policy", "a")], limit=8)
+    assert len(ids) == 8, "3 tokens, then a message of 5; counted twice, the 3 leave it no room"
+    ids, _, _ = arl.encode_transcript(tokenizer, transcript, limit=7)
+    assert len(ids) == 3

@@ -301,6 +301,11 @@ class TestAdvantages:
         with pytest.raises(ValueError, match="4 advantages for 5 tokens"):
             self.strip([0.0] * 4)
 
+    @pytest.mark.parametrize("value", [0.75, torch.tensor(0.75)])
+    def test_one_number_for_all_is_refused(self, value: Any) -> None:
+        with pytest.raises(TypeError, match=r"advantages is 0\.75; give one number for each of the 5 tokens"):
+            self.strip(value)
+
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_one_that_is_not_finite_is_refused_with_its_place(self, value: float) -> None:
         with pytest.raises(ValueError, match=f"position 3: the advantage is {value}"):

@@ -51,7 +51,7 @@ OnCell = Callable[[int], None]
 class Limits:
     """What a notebook may use: seconds per cell, bytes of memory and output. `output` fails a cell, `_hard` ends it."""
 
-    timeout: float = 120.0
+    timeout: float = 300.0  # solutions run their whole chapter in one cell
     memory: int = 8 * 1024 * MIB
     output: int = MIB
     output_hard: int = 64 * MIB
