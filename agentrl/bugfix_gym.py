@@ -646,6 +646,8 @@ def _check_settings(task: BugFixTask, max_turns: int, stack_edits: bool, detail:
         raise ValueError(f"stack_edits is {stack_edits!r}; it must be True or False")
     if detail not in ("full", "short"):
         raise ValueError(f"detail is {detail!r}; it must be 'full' or 'short'")
+    if not (task.public and task.hidden):
+        raise ValueError(f"task {task.id} has {len(task.public)} public and {len(task.hidden)} hidden tests: too few")
     if not _HEAD.match(task.source):
         first = task.source.split("\n")[0]
         raise ValueError(f"task {task.id}: its source begins with {first!r}, not with a line like 'def name(a, b):'")

@@ -351,7 +351,8 @@ def _check_close(batch: Any, again: Tensor, gaps: Tensor, tolerance: float) -> N
     if wrong.any():
         worst = int(gaps.nan_to_num(math.inf).argmax())
         row, at = batch.action_mask.nonzero()[worst].tolist()
-        values = f"recorded {batch.logprobs[row, at]:.4f}, recomputed {again[row, at]:.4f}"
+        form = ".4f" if gaps[worst] > 1e-3 else ".12f"
+        values = f"recorded {batch.logprobs[row, at]:{form}}, recomputed {again[row, at]:{form}}"
         raise ValueError(f"row {row}, position {at}: {values}; {int(wrong.sum())} of {len(gaps)} actions differ")
 
 
@@ -780,7 +781,7 @@ def _composed(tokenizer: "Tokenizer", run: Iterable[_Part]) -> tuple[str, list[b
     """Return the text of a run in composed form (NFC) and, for each byte of it, whether the policy wrote it."""
     text, owners = "", []
     for part in run:
-        text = tokenizer.normalizer.normalize_str(text + part.text)
+        text = _normalized(tokenizer, text + part.text)
         owners += [part.writer == "policy"] * (len(text.encode()) - len(owners))
     return text, owners
 
@@ -798,6 +799,14 @@ def _encode_plain(tokenizer: "Tokenizer", run: Iterable[_Part]) -> EncodedChat:
 
 
 # chapters/05-trajectories-and-templates.ipynb · cell chat-control-id
+def _normalized(tokenizer: "Tokenizer", text: str) -> str:
+    """Return a text in the tokenizer's normal form; TypeError for a tokenizer of another library."""
+    if not hasattr(tokenizer, "normalizer"):
+        what = "a Tokenizer of the tokenizers library; one of transformers has it as backend_tokenizer"
+        raise TypeError(f"tokenizer is a {type(tokenizer).__name__}; it must be {what}")
+    return tokenizer.normalizer.normalize_str(text)
+
+
 def _control_id(tokenizer: "Tokenizer", text: str) -> int:
     """Return the id of an added token; ValueError where the tokenizer has none, so is not Qwen3's."""
     if (id := tokenizer.token_to_id(text)) is None:

@@ -263,6 +263,13 @@ def test_an_unknown_amount_of_detail_is_refused():
         arl.BugFixEnv(CLAMP, detail="long")
 
 
+@pytest.mark.parametrize("without", ["public", "hidden"])
+def test_a_task_without_tests_is_refused(without: str):
+    task = replace(TASKS[3], **{without: ()})
+    with pytest.raises(ValueError, match=f"task 3 has {len(task.public)} public and {len(task.hidden)} hidden tests"):
+        arl.BugFixEnv(task)
+
+
 @pytest.mark.parametrize("stack", ["no", 0, None])
 def test_to_stack_edits_is_a_yes_or_a_no(stack: Any):
     with pytest.raises(ValueError, match=f"stack_edits is {stack!r}"):

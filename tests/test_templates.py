@@ -107,6 +107,10 @@ class TestIds:
         with pytest.raises(ValueError, match=r"no token '<\|im_start\|>'"):
             arl.encode_chat(other, [user("Hi")])
 
+    def test_a_tokenizer_of_another_library_is_refused_with_a_way_on(self) -> None:
+        with pytest.raises(TypeError, match=r"tokenizer is a TinyTokenizer; .* backend_tokenizer"):
+            arl.encode_chat(arl.gym_tokenizer(), [user("hello")])  # pyright: ignore[reportArgumentType]
+
 
 class TestMask:
     def test_m18_leaves_out_the_header_and_takes_in_the_end_token(self, qwen):

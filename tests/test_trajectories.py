@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -806,8 +807,12 @@ class TestCheckLogprobs:
         model, batch = self.batch()
         row, at = batch.action_mask.nonzero()[17].tolist()
         batch.logprobs[row, at] += 1e-6
-        with pytest.raises(ValueError, match=rf"^row {row}, position {at}: .* 1 of {int(batch.action_mask.sum())} "):
+        with pytest.raises(
+            ValueError, match=rf"^row {row}, position {at}: .* 1 of {int(batch.action_mask.sum())} "
+        ) as found:
             check_logprobs(model, batch)
+        recorded, recomputed = re.findall(r"-\d+\.\d+", str(found.value))
+        assert float(recorded) - float(recomputed) == pytest.approx(1e-6, rel=1e-3), "both are shown to that digit"
         assert check_logprobs(model, batch, tolerance=1e-5) == pytest.approx(1e-6, rel=1e-3)
         batch.logprobs[row, at] = math.nan
         with pytest.raises(ValueError, match=f"row {row}, position {at}"):
