@@ -6,13 +6,14 @@ The counts in that file are those that the chapter prints in §4.8.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
+from agentrl import wilson_interval as wilson
 from bookkit.figures import INK, MUTED, SERIES, chart, chart_style, chart_svg, save
 
 DATA = Path(__file__).resolve().parent / "data" / "ch04-baselines.json"
@@ -20,15 +21,6 @@ DESC = (
     "Five rows, one a policy; the share of its episodes on the horizontal axis, with 95 % intervals. A filled circle "
     "is the share repaired, a hollow square the share hacked; the mean number of turns stands at the right. {}"
 )
-Z = 1.959964  # the normal quantile of a two-sided 95 % interval
-
-
-def wilson(count: int, total: int) -> tuple[float, float]:
-    """Return the ends of the Wilson interval of a share, 95 %."""
-    share, shrink = count / total, 1 + Z**2 / total
-    middle = (share + Z**2 / (2 * total)) / shrink
-    half = Z / shrink * math.sqrt(share * (1 - share) / total + Z**2 / (4 * total**2))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def series(axes: Any, rows: list[dict[str, Any]], kind: str, number: int, offset: float) -> None:

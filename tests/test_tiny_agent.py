@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +54,7 @@ awkward = st.lists(
 # Rows of unequal length over the model's vocabulary.
 id_rows = st.lists(st.lists(st.integers(0, CONFIG.vocab_size - 1), min_size=1, max_size=12), min_size=1, max_size=4)
 few = settings(max_examples=25, deadline=None)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from a second thread, which takes its time from other processes."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def as_row(ids: list[int]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -41,15 +41,7 @@ PROMPT, TEMPLATE, POLICY, TOOL = range(4)
 TASKS = arl.bugfix_tasks()
 READ = "<call> read </call>"
 few = settings(max_examples=15, deadline=None)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from a second thread, which takes its time from other processes."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def agent(seed: int = 0, positions: int = 128, width: int = 16) -> arl.TinyAgent:
