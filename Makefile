@@ -49,10 +49,10 @@ test: $(STAMP) ## everything: the library, the chapters without the cache, the l
 	$(call say,Style and types)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright --level error
 	$(call say,Tests of the tools$(,) the library and the book)
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 peers: $(STAMP) ## add the other trainers that tests compare with; without them those tests are skipped
-	$(call say,Adding requirements-peers.txt to $(VENV): half a minute$(,) 300 MB)
+	$(call say,Adding requirements-peers.txt to $(VENV): half a minute$(,) 330 MB)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements-peers.txt
 
 read: $(STAMP) ## open the chapters in JupyterLab
@@ -85,7 +85,8 @@ lock: ## resolve pyproject.toml anew into requirements.lock and requirements-pee
 	@$(RESOLVE) --extra book --extra dev --extra labs --constraint constraints.txt --output-file requirements.lock
 	@sed -i.bak '$(PLAIN_TORCH)' requirements.lock && rm requirements.lock.bak
 	@$(RESOLVE) --extra peers --constraint requirements.lock --output-file requirements-peers.txt
-	@sed '$(PLAIN_TORCH)' requirements-peers.txt | grep -vxFf requirements.lock > requirements-peers.new
+	@sed '$(PLAIN_TORCH)' requirements-peers.txt | cat - requirements-verl.txt | grep -v '^#' \
+	    | grep -vxFf requirements.lock | LC_ALL=C sort -u > requirements-peers.new
 	@mv requirements-peers.new requirements-peers.txt
 
 clean: ## remove the environment, the caches and what pip left behind

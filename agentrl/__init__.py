@@ -288,6 +288,79 @@ Chapter 5 · Trajectories, Templates and Masks (agentrl.trajectories)
     TokenStrip            A trajectory to look at: print it, let a notebook display it, or write its `svg()` to a file.
     token_strip           Return the trajectory as a strip of tokens to look at.
 
+Chapter 6 · Policy Gradients (agentrl.policy_gradient)
+    LossCounts            The denominators of a loss: how many policy tokens a batch has, and how many rows with at
+                          least one.
+    loss_counts           Return the `LossCounts` of a batch's mask, bool [B, T]. TypeError if it is not bool,
+                          ValueError if not [B, T].
+    AGGREGATIONS          = ('token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-me…
+    aggregate_loss        Return one number, a scalar tensor, from the values of policy tokens, [B, T].
+    policy_gradient_loss  Return the loss, a scalar to minimise, whose gradient is minus the policy-gradient estimate.
+    microbatches          Yield parts of at most `size` rows (None: one part), shorter rows first: their numbers in the
+                          batch, and they.
+    apply_gradient        Return the norm of the gradient over all that the optimiser trains, after one step along it.
+    Update                What an update did: the loss before it, whose value means nothing, and the gradient's norm
+                          before clipping.
+    reinforce_update      Return the record of one REINFORCE step: the gradient of `policy_gradient_loss`, then
+                          `apply_gradient`.
+    random_call           Return a random well-formed call, as text: what the starting agent imitates.
+    warm_start_episodes   Return transcripts of `count` episodes of random calls, each on a task drawn from `tasks`.
+    starting_agent        Return the book's base model: a `TinyAgent` that has learnt to imitate random calls, and
+                          repairs little.
+    SuccessRate           How many of `episodes` were repaired and hacked; `failures`, ended by a broken environment,
+                          are not counted.
+    success_rate          Return the counts of the episodes by what came of them (`episode_outcome`), whatever their
+                          rewards.
+    rollout_summary       Return what to log of a batch of episodes, sampled at temperature 1.
+    TrainLog              The history of a training: `rows`, one each time `add` is called, all with numbers of the same
+                          names.
+
+Chapter 7 · Advantages and Credit Assignment (agentrl.advantages)
+    recorded_values           Return the arrays with 0 where the mask is false: numbers that were recorded, one for each
+                              policy token.
+    discounted_returns        Return at each policy token its reward plus gamma times the return at the next policy
+                              token, [B, T]; 0 elsewhere.
+    group_mean_advantages     Return each reward minus the mean of its group, [N]; exactly 0 where all rewards of a
+                              group are equal.
+    leave_one_out_advantages  Return each reward minus the mean of the others of its group, [N]: RLOO. Arguments and
+                              errors as above.
+    ValueHead                 Turns features [..., D] into values [...]: one number, linear in the features at unit root
+                              mean square.
+    token_values              Return the value of the state in which each token was chosen, [B, T], 0.0 where `mask` is
+                              false.
+    explained_variance        Return 1 - Var(returns - values) / Var(returns) over the policy tokens; nan where the
+                              returns do not vary.
+    AdvantageEstimate         What `gae` returns, both [B, T] and 0 where the mask is false.
+    gae                       Return generalised advantage estimates over policy tokens, as if no other tokens were
+                              there.
+    broadcast_to_tokens       Return each policy token's advantage, [B, T] in memory of its own; 0 where the mask is
+                              false.
+    turn_advantages           Return each policy token's turn's advantage, [B, T]: `gae` with turns as the steps, then
+                              broadcast.
+    normalize_advantages      Return (advantage - mean) / (standard deviation + eps) over the policy tokens, 0
+                              elsewhere: whitening.
+
+Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
+    importance_ratio       Return new probability / old probability of what was sampled: of each token [B, T], or of
+                           each sequence [B].
+    effective_sample_size  Return (sum of w)^2 / (n times the sum of w^2), a share of n: 1.0 if all count alike, 1/n if
+                           one counts alone.
+    PolicyLoss             A policy loss to minimise, and what it saw; fractions and means are per policy token of the
+                           whole batch.
+    ppo_policy_loss        Return the clipped surrogate as a loss to minimise, with its diagnostics.
+    Critic                 A value function and how it learns: `head` reads values from the features of `trunk`;
+                           `optimizer` moves both.
+    PPOSettings            How `ppo_update` goes through a batch, what its loss is (the last five: `ppo_policy_loss`),
+                           how it steps.
+    PPOEpoch               What an epoch did: `steps` of the optimiser, and means over its minibatches, each taken
+                           before its step.
+    ppo_update             Return what each epoch did: a pass over the batch in minibatches of whole episodes, dealt out
+                           by `generator`.
+    ValueLoss              A critic's loss to minimise, a scalar, and the share of policy tokens whose gradient the clip
+                           removed.
+    ppo_value_loss         Return half the squared error of the critic, aggregated over policy tokens; values and
+                           returns are [B, T].
+
 Built from the saved cells of chapters/ by scripts/build_library.py.
 Do not edit: change the chapter and run `make library`.
 """
@@ -468,6 +541,50 @@ from agentrl.trajectories import (
     TokenStrip,
     token_strip,
 )
+from agentrl.policy_gradient import (
+    LossCounts,
+    loss_counts,
+    AGGREGATIONS,
+    aggregate_loss,
+    policy_gradient_loss,
+    microbatches,
+    apply_gradient,
+    Update,
+    reinforce_update,
+    random_call,
+    warm_start_episodes,
+    starting_agent,
+    SuccessRate,
+    success_rate,
+    rollout_summary,
+    TrainLog,
+)
+from agentrl.advantages import (
+    recorded_values,
+    discounted_returns,
+    group_mean_advantages,
+    leave_one_out_advantages,
+    ValueHead,
+    token_values,
+    explained_variance,
+    AdvantageEstimate,
+    gae,
+    broadcast_to_tokens,
+    turn_advantages,
+    normalize_advantages,
+)
+from agentrl.ppo import (
+    importance_ratio,
+    effective_sample_size,
+    PolicyLoss,
+    ppo_policy_loss,
+    Critic,
+    PPOSettings,
+    PPOEpoch,
+    ppo_update,
+    ValueLoss,
+    ppo_value_loss,
+)
 
 __version__ = "0.1.0"
 
@@ -642,4 +759,42 @@ __all__ = [
     "rollout",
     "TokenStrip",
     "token_strip",
+    "LossCounts",
+    "loss_counts",
+    "AGGREGATIONS",
+    "aggregate_loss",
+    "policy_gradient_loss",
+    "microbatches",
+    "apply_gradient",
+    "Update",
+    "reinforce_update",
+    "random_call",
+    "warm_start_episodes",
+    "starting_agent",
+    "SuccessRate",
+    "success_rate",
+    "rollout_summary",
+    "TrainLog",
+    "recorded_values",
+    "discounted_returns",
+    "group_mean_advantages",
+    "leave_one_out_advantages",
+    "ValueHead",
+    "token_values",
+    "explained_variance",
+    "AdvantageEstimate",
+    "gae",
+    "broadcast_to_tokens",
+    "turn_advantages",
+    "normalize_advantages",
+    "importance_ratio",
+    "effective_sample_size",
+    "PolicyLoss",
+    "ppo_policy_loss",
+    "Critic",
+    "PPOSettings",
+    "PPOEpoch",
+    "ppo_update",
+    "ValueLoss",
+    "ppo_value_loss",
 ]

@@ -30,6 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--no-cache", action="store_true", help="run everything, remember nothing")
     add("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
     add("--timeout", type=_seconds, default=300.0, metavar="S", help="seconds a cell may take (default: %(default)g)")
+    add("--no-solutions", action="store_true", help="leave out the solutions of the exercises")
     add("--list", action="store_true", help="list the notebooks and stop")
     add("--root", type=Path, default=Path(__file__).resolve().parents[1], metavar="DIR", help="the book's folder")
     add("--spawn", action="store_true", default=sys.platform != "linux", help=argparse.SUPPRESS)

@@ -7,8 +7,8 @@
 # WORKDIR and the variables REMOTE, REMOTE_SSH, REMOTE_PYTHON, PYTHON and PIP_… are those of remote_check.sh; names choose
 # figures as they do for make_figures.py. Every figure chosen is drawn anew and compared with the one sent. With
 # RECORD=1, the scripts that know --record measure their data first, with the GPU where they use one.
-# The files end up in build/remote/HOST-TIME/: output.txt, figures/*.svg, figures/data/ (only what was recorded there),
-# host.txt, exit-code. Nothing in figures/ here is changed.
+# The files end up in build/remote/HOST-TIME/: output.txt, figures/*.svg, figures/data/ and chapters/recorded/ (only what
+# was recorded there), host.txt, exit-code. Nothing in figures/ and chapters/ here is changed.
 #
 # Exit code: the program's own (0 all drawn, 1 one failed, 2 it cannot run); 2, 130, 141 and 255 as for remote_check.sh.
 set -euo pipefail

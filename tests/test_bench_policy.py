@@ -103,7 +103,7 @@ class TestCommand:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr(benchpolicy, "Shape", lambda: TINY)
-        threads = torch.get_num_threads()
+        torch.set_num_threads(2)
         assert script.main(["--policy", "--rounds", "2", "--json", str(tmp_path / "bench.json")]) == 0
         said = capsys.readouterr()
         assert list(table_rows(said.out)) == ROWS
@@ -112,7 +112,8 @@ class TestCommand:
         (data,) = json.loads((tmp_path / "bench.json").read_text())
         assert set(data["rates"]) == set(ROWS)
         assert all(min(rates[work]) > 0 and len(rates[work]) == 2 for rates in data["rates"].values() for work in WORK)
-        assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
 
     def test_without_transformers_tiny_agent_stands_alone_and_that_is_said(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

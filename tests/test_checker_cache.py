@@ -108,6 +108,23 @@ def test_a_new_file_in_a_listed_folder_runs_it_again(book: Path) -> None:
     assert checked.status("04") == "differs"
 
 
+def test_a_recorded_run_is_there_for_a_chapter_and_its_solutions_and_an_edit_of_it_is_seen(tmp_path: Path) -> None:
+    read = "from pathlib import Path\nprint(Path({!r}).read_text())"
+    write_book(tmp_path, {"01-one": [code("read", read.format("recorded/01-run.json"), "[0.5]\n")]})
+    write_chapter(
+        tmp_path, "01-one", [code("read", read.format("../recorded/01-run.json"), "[0.5]\n")], kind="solutions"
+    )
+    (tmp_path / "chapters" / "recorded").mkdir()
+    write("chapters/recorded/01-run.json", "[0.5]")(tmp_path)
+    for status in ("ok", "cached"):
+        checked = check(tmp_path)
+        assert [checked.status(label) for label in ("01", "01/solutions")] == [status, status]
+    write("chapters/recorded/01-run.json", "[0.75]")(tmp_path)
+    checked = check(tmp_path)
+    assert [checked.status(label) for label in ("01", "01/solutions")] == ["differs", "differs"]
+    assert checked.out.count("+[0.75]") == 2
+
+
 def test_an_edited_output_is_compared_from_the_cache_and_fails(book: Path) -> None:
     write_chapter(book, "03-three", [code("read", READ, "two\n")])
     write_chapter(book, "02-two", [SECOND[0], {**SECOND[1], "execution_count": "never"}])

@@ -5,12 +5,15 @@ The last two classes run settings for real: on planted differences of each famil
 
 from __future__ import annotations
 
+import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import determinism as script
 import pytest
 from rich.console import Console
-from synthetic import code, md, write_book
+from synthetic import code, md, write_book, write_chapter
 
 from bookkit import determinism as matrix
 from bookkit import planted, settings
@@ -18,6 +21,7 @@ from bookkit.checker import make_plan
 from bookkit.determinism import Books, Difference, Outcome
 from bookkit.settings import SETTINGS, Machine, Setting
 
+ROOT = Path(__file__).resolve().parents[1]
 FULL = Machine("AVX512", True, frozenset({"c", "c.utf8", "de_de.utf8", "tr_tr.utf8"}))
 BARE = Machine("DEFAULT", False, frozenset({"c", "posix"}))
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -99,6 +103,12 @@ class TestSettings:
         full = ["aten-default", "aten-avx2", "threads-2", "threads-4", "mkl-compatible", "lowest"]
         assert [s.name for s in settings.numeric_here(SETTINGS, FULL)] == full
         assert [s.name for s in settings.numeric_here(SETTINGS, BARE)] == ["threads-2", "threads-4"]
+
+    def test_the_farthest_setting_changes_most_and_is_the_first_of_equals(
+        self,
+    ) -> None:
+        assert settings.farthest(settings.numeric_here(SETTINGS, FULL), FULL).name == "lowest"
+        assert settings.farthest(settings.numeric_here(SETTINGS, BARE), BARE).name == "threads-2"
 
     def test_chosen_settings_keep_their_order(self) -> None:
         assert [s.name for s in settings.choose(["hash-random", "threads-2"])] == ["threads-2", "hash-random"]
@@ -326,6 +336,61 @@ class TestPlantedDifferences:
         plan = make_plan(tmp_path, [], remember=False)
         assert plan.problems == ()
         assert script.torch_chapters(plan) == ("02", "04")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Outcome]]:
+    """What the short form, called as in `make test`, says and gives on a small book that is taken to use torch."""
+    root = write_book(tmp_path_factory.mktemp("digits"), {key: [code("one", "print(1)", "1\n")] for key in DIGITS_BOOK})
+    write_chapter(root, "01-a", [code("loose", "print(2)", "2\n", output="lab"), code("one", "print(1)", "1\n")])
+    for key in DIGITS_BOOK:
+        write_chapter(root, key, [code("answer", "print(1)", "1\n")], kind="solutions")
+    outcomes: list[Outcome] = []
+    with pytest.MonkeyPatch.context() as patch, StringIO() as out, redirect_stdout(out):
+        patch.setattr(script, "uses_torch", lambda job: True)
+        patch.setattr(script, "show", outcomes.extend)
+        patch.setenv("AGENTRL_MODEL_DIR", str(root))  # a model, so that the lab cell could run
+        assert script.main([*digits_of_make_test(), "--root", str(root), "--planted", "0"]) == 0
+        return out.getvalue(), outcomes
+
+
+DIGITS_BOOK = ("01-a", "02-b")
+
+
+def digits_of_make_test() -> list[str]:
+    """Return the arguments with which `make test` calls the short form."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ntest:")[2].partition("\n\n")[0]
+    (call,) = re.findall(r"scripts/determinism\.py (.*)", recipe)
+    return call.replace("$(JOBS)", "2").split()
+
+
+class TestMakeTest:
+    def test_every_chapter_that_uses_torch_runs_under_every_setting_that_can_change_a_digit(
+        self, digits: tuple[str, list[Outcome]]
+    ) -> None:
+        wanted = [setting.name for setting in settings.numeric_here(SETTINGS, settings.this_machine())]
+        assert [outcome.setting.name for outcome in digits[1]] == wanted
+        assert all({"01", "02"} <= {*outcome.notebooks} for outcome in digits[1])
+
+    def test_solutions_run_under_the_setting_that_changes_most_and_this_is_said(
+        self, digits: tuple[str, list[Outcome]]
+    ) -> None:
+        said, outcomes = digits
+        most = settings.farthest([outcome.setting for outcome in outcomes], settings.this_machine()).name
+        ran = {o.setting.name: [name for name in o.notebooks if name.endswith("/solutions")] for o in outcomes}
+        assert ran == {o.setting.name: ["01/solutions", "02/solutions"] * (o.setting.name == most) for o in outcomes}
+        assert f"their solutions run under {most} alone" in said
+
+    def test_lab_cells_are_named_and_do_not_run(self, digits: tuple[str, list[Outcome]]) -> None:
+        assert "cells that run under no setting: 01 · loose (output compared loosely)\n" in digits[0]
+
+    def test_no_chapter_of_the_book_from_the_first_with_torch_on_is_left_out(self) -> None:
+        arguments = script.parser().parse_args(digits_of_make_test())
+        assert (arguments.digits, arguments.prefixes, arguments.settings, arguments.planted) == (True, [], "", None)
+        plan = make_plan(ROOT, [], remember=False)
+        numeric, written = script.torch_chapters(plan), [chapter.key for chapter in plan.book.chapters]
+        assert numeric
+        assert list(numeric) == written[written.index(numeric[0]) :]
 
 
 class TestBadInput:

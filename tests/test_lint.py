@@ -338,6 +338,14 @@ def test_a_name_saved_earlier_passes_and_solutions_see_their_own_chapter(tmp_pat
     assert book.found("L308") == []
 
 
+def test_solutions_may_import_the_library_in_place_of_their_chapter(tmp_path):
+    book = CleanBook(tmp_path)
+    book.cell("setup", SOLUTIONS).update(source="import math\n\nimport agentrl as arl", execution_count=1)
+    assert book.found("L213") == []
+    book.cell("setup", SOLUTIONS).update(source="from agentrl import area", execution_count=1)
+    assert book.found("L213") == [("setup", None)]
+
+
 @pytest.mark.parametrize("output", ["lab", "sandbox"])
 def test_a_cell_of_another_class_that_is_listed_under_it_passes(tmp_path, output):
     book = CleanBook(tmp_path)

@@ -40,6 +40,9 @@ import json, sys
 from pathlib import Path
 if __name__ == "__main__" and "--record" in sys.argv:
     (Path(__file__).parent / "data" / "ch02.json").write_text(json.dumps({"measured": 2}))
+    recorded = Path(__file__).parents[1] / "chapters" / "recorded"
+    recorded.mkdir(exist_ok=True)
+    (recorded / "02-run.json").write_text("{}")
 """
 
 
@@ -740,6 +743,7 @@ class TestFigures:
             "ch02.json": '{"measured": 2}'
         }
         assert [p.name for p in (report(done) / "figures").glob("*.svg")] == ["ch02-two.svg"]
+        assert [p.name for p in (report(done) / "chapters" / "recorded").iterdir()] == ["02-run.json"]
 
     def test_a_link_through_which_data_would_be_recorded_elsewhere_is_refused(
         self, checkout: Path, work: Path, near: dict[str, str]

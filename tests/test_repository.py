@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,7 +44,7 @@ def test_the_lock_pins_every_direct_dependency_and_no_cuda():
 def test_make_peers_adds_pinned_packages_beside_the_lock_and_cannot_replace_torch():
     pins = locked("requirements-peers.txt")
     wanted = {canonical(name): pin for name, _, pin in (s.partition("==") for s in EXTRAS["peers"])}
-    assert wanted.items() <= pins.items()
+    assert (wanted | locked("requirements-verl.txt")).items() <= pins.items()
     assert pins.keys() & locked().keys() == set()
     assert [name for name in pins if name.startswith(("nvidia", "triton", "cuda"))] == []
     recipe = (ROOT / "Makefile").read_text().partition("\npeers:")[2].partition("\n\n")[0]
@@ -71,6 +72,13 @@ def test_every_command_of_the_makefile_is_explained_and_the_readme_names_the_mai
     readme = (ROOT / "README.md").read_text()
     for command in ("check", "test", "peers", "read", "figures", "determinism", "bench"):
         assert f"make {command}" in readme
+
+
+def test_tests_compute_on_one_thread_and_draw_the_same_examples_in_every_run():
+    import torch
+
+    assert torch.get_num_threads() == 1
+    assert settings().derandomize
 
 
 def test_ci_runs_the_readmes_test_command_and_the_workflow_runs_ci():

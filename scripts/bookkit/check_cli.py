@@ -36,7 +36,8 @@ def run(options: Options) -> int:
         if options.junit is not None and options.junit.is_dir():
             raise Refused(f"--junit {options.junit}: a folder; name a file")
         sweep_leftovers(options.root.resolve())
-        plan = make_plan(options.root.resolve(), options.prefixes, remember=not options.no_cache)
+        remember, solutions = not options.no_cache, not options.no_solutions
+        plan = make_plan(options.root.resolve(), options.prefixes, remember, solutions)
         return _list(plan, report) if options.list else _run_plan(plan, options, report)
     except BookError as error:
         for problem in error.problems:

@@ -87,17 +87,17 @@ class Plan:
     left_out: tuple[str, ...] = ()
 
 
-def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True) -> Plan:
+def make_plan(root: Path, prefixes: Sequence[str], remember: bool = True, solutions: bool = True) -> Plan:
     """Read the book, choose the notebooks, build the library each may see. Refused when a prefix matches nothing.
 
-    With `remember` the built libraries are kept in the cache.
+    With `remember` the built libraries are kept in the cache; without `solutions` chapters alone are chosen.
     """
     _refuse_temporary_files_in(root / "chapters")
     book, unreadable = _load(root)
     if not any(book.notebooks()) and not unreadable:
         raise Refused(f"there is no chapter in {root / 'chapters'}")
     keys = {(_key_of(p.path), p) for p in unreadable}
-    chosen = _select(book, prefixes, {key for key, _ in keys if key})
+    chosen = _select(book, prefixes, {key for key, _ in keys if key}, solutions)
     wanted = [key for key, _ in keys if key and any(key.startswith(p.split("/")[0]) for p in prefixes)]
     last = max(map(order, [c.key for c in chosen] + wanted), default=(False, ""))
     blocking, others = [], []
@@ -139,9 +139,9 @@ def _key_of(path: str) -> str | None:
     return key if dash else None
 
 
-def _select(book: Book, prefixes: Sequence[str], unreadable: set[str]) -> list[Chapter]:
+def _select(book: Book, prefixes: Sequence[str], unreadable: set[str], solutions: bool) -> list[Chapter]:
     """Return the notebooks whose label starts with one of the prefixes, all when there is none."""
-    notebooks = list(book.notebooks())
+    notebooks = [chapter for chapter in book.notebooks() if solutions or chapter.kind == "chapter"]
     labels = [c.label for c in notebooks]
     for prefix in prefixes:
         if not any(label.startswith(prefix) for label in [*labels, *unreadable]):

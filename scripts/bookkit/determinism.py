@@ -69,20 +69,28 @@ class Outcome:
 class Books:
     """What is run under each setting: the book and chapters of it, and the planted book, each None to leave it out.
 
-    The controls of the planted book, if it has them, run under the settings that can change a digit.
+    The controls of the planted book, if it has them, run under the settings that can change a digit. The chapters run
+    under each setting, their solutions under those that `solutions` names, under each for None; `lab` cells, whose
+    output is compared loosely, only if wanted.
     """
 
     root: Path | None
     prefixes: tuple[str, ...] = ()
     planted: Path | None = None
     controls: bool = False
+    solutions: frozenset[str] | None = None
+    lab: bool = True
+
+    def has_solutions(self, setting: Setting) -> bool:
+        """Return whether the solutions run under a setting, not the chapters alone."""
+        return self.solutions is None or setting.name in self.solutions
 
 
-def command(env: Mapping[str, str], root: Path, prefixes: Sequence[str], junit: Path) -> list[str]:
-    """Return the checker's command with these variables laid over those it pins."""
+def command(env: Mapping[str, str], root: Path, wanted: Sequence[str], junit: Path) -> list[str]:
+    """Return the checker's command with these variables laid over those it pins, and what notebooks are wanted."""
     check = [sys.executable, str(SCRIPTS / "check_chapters.py"), "--root", str(root), "--no-cache"]
     laid_over = [part for name, value in env.items() for part in ("--env", f"{name}={value}")]
-    return [*check, "--timeout", f"{TIMEOUT:g}", "--junit", str(junit), *laid_over, *prefixes]
+    return [*check, "--timeout", f"{TIMEOUT:g}", "--junit", str(junit), *laid_over, *wanted]
 
 
 def run_setting(setting: Setting, books: Books, machine: Machine | None = None) -> Outcome:
@@ -98,7 +106,8 @@ def run_setting(setting: Setting, books: Books, machine: Machine | None = None) 
         except (OSError, subprocess.CalledProcessError) as error:
             return Outcome(setting, error=f"it could not be prepared: {error}")
         if books.root is not None:
-            outcome = joined(outcome, _check(setting, env, books.root, books.prefixes, folder, place))
+            wanted = [*books.prefixes, *([] if books.has_solutions(setting) else ["--no-solutions"])]
+            outcome = joined(outcome, _check(setting, env, books.root, wanted, folder, place, books.lab))
         if books.planted is not None and outcome.error is None:
             found = _check(setting, env, books.planted, _planted_prefixes(setting, books), folder, place)
             outcome = joined(outcome, sort_planted(found, there))
@@ -139,7 +148,13 @@ def sort_planted(outcome: Outcome, machine: Machine) -> Outcome:
 
 
 def _check(
-    setting: Setting, env: Mapping[str, str], root: Path, prefixes: Sequence[str], folder: Path, place: Path | None
+    setting: Setting,
+    env: Mapping[str, str],
+    root: Path,
+    wanted: Sequence[str],
+    folder: Path,
+    place: Path | None,
+    lab: bool = True,
 ) -> Outcome:
     """Run the checker on one book and return what its report says."""
     junit = folder / "report.xml"
@@ -148,8 +163,10 @@ def _check(
     around = {name: value for name, value in os.environ.items() if name != "GITHUB_ACTIONS"}
     if place is not None:
         around["TMPDIR"] = str(place)
+    if not lab:
+        around["AGENTRL_MODEL_DIR"] = str(folder / "no-model")
     done = subprocess.run(
-        command(env, root.resolve(), prefixes, junit),
+        command(env, root.resolve(), wanted, junit),
         env=around,
         cwd=place or root,
         stdin=subprocess.DEVNULL,

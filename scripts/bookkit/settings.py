@@ -133,6 +133,11 @@ def numeric_here(settings: Sequence[Setting], machine: Machine) -> list[Setting]
     return [s for s in settings if s.numeric and not s.missing(machine) and s.effect(machine)]
 
 
+def farthest(settings: Sequence[Setting], machine: Machine) -> Setting:
+    """Return the setting that on this machine changes most of what is pinned, of several the first."""
+    return max(settings, key=lambda setting: len(setting.effect(machine)))
+
+
 def plain(locale: str) -> str:
     """Return a locale's name as `locale -a` may or may not write it, made alike: `de_DE.UTF-8` is `de_de.utf8`."""
     return locale.strip().lower().replace("-", "")

@@ -244,9 +244,10 @@ run_check() {
 
 # Draw the chosen figures anew, and keep those that were drawn: a script that fails leaves no old one in its place.
 run_figures() {
-    local results=$1 stems stem code=0
+    local results=$1 stems stem links code=0
     shift
-    [ -z "$(find figures -type l)" ] || refuse "a link in figures/ leads to where figures would be drawn: $(find figures -type l)"
+    links=$(written_to figures chapters/recorded -type l)
+    [ -z "$links" ] || refuse "a link leads to where figures would be drawn or runs recorded: $links"
     stems=$("$python" scripts/make_figures.py --list -- "$@") || return
     : >"$results/started"
     for stem in $stems; do rm -f -- "figures/${stem//_/-}.svg"; done
@@ -256,10 +257,10 @@ run_figures() {
     for stem in $stems; do
         if [ -f "figures/${stem//_/-}.svg" ]; then cp -p "figures/${stem//_/-}.svg" "$results/figures/"; fi
     done
-    if [ -n "$(newer_data "$results/started")" ]; then
-        mkdir "$results/figures/data"
-        newer_data "$results/started" | while IFS= read -r file; do cp -p "$file" "$results/figures/data/"; done
-    fi
+    written_to figures/data chapters/recorded -type f -newer "$results/started" | while IFS= read -r file; do
+        mkdir -p "$results/$(dirname "$file")"
+        cp -p "$file" "$results/$file"
+    done
     rm -f "$results/started"
     return "$code"
 }
@@ -275,7 +276,13 @@ record() {
     return "$code"
 }
 
-newer_data() { [ ! -d figures/data ] || find figures/data -type f -newer "$1"; }
+# Find in two folders, of which either may be absent, what the rest of the arguments says.
+written_to() {
+    local folder
+    for folder in "$1" "$2"; do
+        [ ! -d "$folder" ] || find "$folder" "${@:3}"
+    done
+}
 
 # shellcheck disable=SC2317 # a trap calls it
 clean_up() {

@@ -55,7 +55,7 @@ CODES: dict[str, Code] = {
     "L210": _error("stub, solution and test cells of an exercise are incomplete or out of order"),
     "L211": _warning("three or more code cells in a row without prose"),
     "L212": _warning("the chapter's length in words is outside its range"),
-    "L213": _error("the solutions do not start with the cell that runs the chapter"),
+    "L213": _error("the solutions do not start with the cell that runs the chapter or imports the library"),
     # Code.
     "L301": _warning("a cell of more than 15 lines"),
     "L302": _error("a cell of more than 30 lines"),

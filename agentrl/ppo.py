@@ -1,0 +1,397 @@
+"""Chapter 8 · PPO: Reusing Samples Safely.
+
+How can an expensive rollout serve several updates?
+
+Built from chapters/08-ppo.ipynb by scripts/build_library.py.
+Do not edit: change the chapter and run `make library`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentrl.advantages import ValueHead, broadcast_to_tokens, recorded_values, token_values
+from agentrl.notation import DTYPE, masked_sum
+from agentrl.policy_gradient import LossCounts, aggregate_loss, apply_gradient, loss_counts, microbatches
+from agentrl.tiny_agent import TinyAgent, TinyTrunk, token_logprobs
+from agentrl.trajectories import TrajectoryBatch
+
+__all__ = [
+    "importance_ratio",
+    "effective_sample_size",
+    "PolicyLoss",
+    "ppo_policy_loss",
+    "Critic",
+    "PPOSettings",
+    "PPOEpoch",
+    "ppo_update",
+    "ValueLoss",
+    "ppo_value_loss",
+]
+
+
+# chapters/08-ppo.ipynb · cell importance-ratio
+def _log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask is false."""
+    (old,) = recorded_values(mask, old_logprobs=old_logprobs)
+    if logprobs.shape != mask.shape:
+        raise ValueError(f"logprobs {list(logprobs.shape)} and mask {list(mask.shape)} must have the same shape")
+    return torch.where(mask, logprobs, torch.zeros_like(logprobs)) - old
+
+
+def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level: str = "token") -> Tensor:
+    """Return new probability / old probability of what was sampled: of each token [B, T], or of each sequence [B].
+
+    `logprobs` [B, T] may carry a gradient; `old_logprobs` [B, T] are those of the distribution that sampled, recorded
+    then (temperature and top-p applied). "token" gives 1.0 where the mask is false; "sequence" the product over a row's
+    policy tokens (GSPO takes their geometric mean, Chapter 9). Masked positions are never read. Raises as
+    `recorded_values` does; ValueError, with the place, for a ratio that is nan or too large for a float.
+    """
+    if level not in ("token", "sequence"):
+        raise ValueError(f"level is {level!r}; it must be 'token' or 'sequence'")
+    log_ratio = _log_ratio(logprobs, old_logprobs, mask)
+    ratio = (log_ratio if level == "token" else log_ratio.sum(-1)).exp()
+    recorded_values(mask if level == "token" else mask.any(-1), ratios=ratio.detach())  # refuses nan and inf
+    return ratio
+
+
+# chapters/08-ppo.ipynb · cell effective-sample-size
+def effective_sample_size(weights: Tensor, mask: Tensor | None = None) -> float:
+    """Return (sum of w)^2 / (n times the sum of w^2), a share of n: 1.0 if all count alike, 1/n if one counts alone.
+
+    `weights` of any shape are those of n samples; a `mask` of the same shape selects some, and the rest is not read.
+    Times n it is Kish's number of samples. ValueError without weights, for one below 0, where all are 0, and as
+    `recorded_values` raises it.
+    """
+    mask = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask
+    kept = recorded_values(mask, weights=weights.detach())[0][mask]
+    if not len(kept):
+        raise ValueError("no weights; there is no effective sample size of nothing")
+    largest = kept.max().item()
+    if (kept < 0).any() or largest == 0:
+        raise ValueError(f"weights between {kept.min().item()} and {largest}; they must be >= 0 and not all 0")
+    scaled = kept / largest  # so that no square overflows
+    return (scaled.sum() ** 2 / (len(kept) * (scaled**2).sum())).item()
+
+
+# chapters/08-ppo.ipynb · cell check-clip
+def _check_clip(clip_low: float, clip_high: float, dual_clip: float | None) -> None:
+    """Raise ValueError for bounds that cannot be; infinity means none."""
+    if not (0 <= clip_low <= 1 or clip_low == math.inf):
+        raise ValueError(f"clip_low is {clip_low}; 1 - clip_low bounds a ratio: give 0 to 1, or math.inf for no bound")
+    if not clip_high >= 0:
+        raise ValueError(f"clip_high is {clip_high}; 1 + clip_high bounds a ratio: give 0 or more")
+    if dual_clip is not None and not dual_clip > 1:
+        raise ValueError(f"dual_clip is {dual_clip}; it bounds a ratio from above, so it must be more than 1")
+
+
+# chapters/08-ppo.ipynb · cell policy-loss-type
+class PolicyLoss(NamedTuple):
+    """A policy loss to minimise, and what it saw; fractions and means are per policy token of the whole batch."""
+
+    loss: Tensor  # scalar, with the gradient
+    clip_fraction: float  # tokens whose gradient the clip removed
+    approx_kl: float  # mean of ratio - 1 - log(ratio), never negative: estimates KL(old || new)
+    ratio_mean: float
+    ratio_max: float  # of these rows; 0.0 if none of their tokens is the policy's
+    dual_clip_fraction: float  # tokens whose gradient the dual clip removed
+
+
+# chapters/08-ppo.ipynb · cell clipped-losses
+def _clipped_losses(
+    ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (loss of each token, where the clip removed its gradient, where the dual clip did), each [B, T]."""
+    plain = -advantages * ratio
+    bounded = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    losses, clipped = torch.maximum(plain, bounded), bounded > plain
+    if dual_clip is None:
+        return losses, clipped, torch.zeros_like(clipped)
+    ceiling = -advantages * dual_clip
+    above = (advantages < 0) & (losses > ceiling)
+    return torch.where(above, ceiling, losses), clipped & ~above, above
+
+
+# chapters/08-ppo.ipynb · cell token-means
+def _token_means(columns: Sequence[Tensor], mask: Tensor, whole: LossCounts | None) -> list[float]:
+    """Return for each column [B, T] its sum over these rows' policy tokens, per policy token of the whole batch."""
+    tokens = (loss_counts(mask) if whole is None else whole).tokens
+    return [masked_sum(column.to(DTYPE), mask, dim=-1).sum().item() / tokens for column in columns]
+
+
+# chapters/08-ppo.ipynb · cell ppo-policy-loss
+def ppo_policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float | None = None,
+    aggregation: str = "token-mean",
+    norm_length: float | None = None,
+    whole: LossCounts | None = None,
+) -> PolicyLoss:
+    """Return the clipped surrogate as a loss to minimise, with its diagnostics.
+
+    `logprobs` [B, T] carry the gradient; `old_logprobs` [B, T] and `advantages`, [B, T] or [B], are recorded. A ratio
+    is bounded to [1 - clip_low, 1 + clip_high] where that makes the loss larger; math.inf is no bound. With
+    `dual_clip` c > 1 the loss of a token with A < 0 is at most -c A. `aggregation`, `norm_length` and `whole` are
+    those of `aggregate_loss`. `clip_fraction` counts gradients removed, as verl's does; other programs count ratios
+    outside the band. Raises ValueError or TypeError as `importance_ratio` and `aggregate_loss` do.
+    """
+    _check_clip(clip_low, clip_high, dual_clip)
+    ratio = importance_ratio(logprobs, old_logprobs, mask)
+    if advantages.dim() == 1:
+        advantages = broadcast_to_tokens(advantages, mask)
+    (weights,) = recorded_values(mask, advantages=advantages)
+    losses, clipped, dual = _clipped_losses(ratio, weights, clip_low, clip_high, dual_clip)
+    loss = aggregate_loss(losses, mask, aggregation, norm_length, whole)
+    log_ratio = _log_ratio(logprobs.detach(), old_logprobs, mask)
+    shares = _token_means([clipped, log_ratio.expm1() - log_ratio, ratio.detach(), dual], mask, whole)
+    largest = torch.where(mask, ratio.detach(), 0.0).max().item() if mask.any() else 0.0
+    return PolicyLoss(loss, shares[0], shares[1], shares[2], largest, shares[3])
+
+
+# chapters/08-ppo.ipynb · cell saved-critic
+@dataclass
+class Critic:
+    """A value function and how it learns: `head` reads values from the features of `trunk`; `optimizer` moves both.
+
+    The trunk is its own; or it is the policy's, whose optimiser then holds the head too and `optimizer` is None.
+    `weight` multiplies the value loss, `clip` goes to `ppo_value_loss`.
+    """
+
+    trunk: TinyTrunk
+    head: ValueHead
+    optimizer: torch.optim.Optimizer | None = None
+    weight: float = 0.5
+    clip: float | None = None
+
+    def values(self, batch: TrajectoryBatch) -> Tensor:
+        """Return the values of the states in which the batch's actions were chosen, [B, T], with a gradient."""
+        return token_values(self.trunk, self.head, batch.ids, batch.attention_mask, batch.action_mask)
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-settings
+_LOSS_SETTINGS = ("temperature", "clip_low", "clip_high", "dual_clip", "aggregation", "norm_length")
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """How `ppo_update` goes through a batch, what its loss is (the last five: `ppo_policy_loss`), how it steps."""
+
+    epochs: int = 4
+    minibatches: int = 2
+    microbatch: int | None = None
+    temperature: float = 1.0
+    max_kl: float | None = None
+    max_grad_norm: float | None = 1.0
+    grid: int | None = 2**16
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual_clip: float | None = None
+    aggregation: str = "token-mean"
+    norm_length: float | None = None
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-epoch
+class PPOEpoch(NamedTuple):
+    """What an epoch did: `steps` of the optimiser, and means over its minibatches, each taken before its step.
+
+    `ratio_max` is the largest ratio; `value_loss` and `value_clip_fraction` are 0 without a critic; `grad_norm` is the
+    policy's, before clipping, 0 for a minibatch at which `max_kl` ended the update.
+    """
+
+    loss: float
+    clip_fraction: float
+    approx_kl: float
+    ratio_max: float
+    value_loss: float = 0.0
+    value_clip_fraction: float = 0.0
+    grad_norm: float = 0.0
+    steps: int = 0
+
+
+def _together(parts: Sequence[PPOEpoch], count: int = 1) -> PPOEpoch:
+    """Return the sums of the parts' numbers divided by `count`; the largest ratio, and all steps."""
+    means = (sum(column) / count for column in zip(*(part[:-1] for part in parts), strict=True))
+    steps = sum(part.steps for part in parts)
+    return PPOEpoch(*means, steps=steps)._replace(ratio_max=max(part.ratio_max for part in parts))
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-minibatches
+def _minibatches(count: int, parts: int, generator: torch.Generator) -> list[Tensor]:
+    """Return the numbers of the rows, permuted and dealt out to `parts` minibatches, none of them empty."""
+    if type(parts) is not int or not 1 <= parts <= count:
+        raise ValueError(f"minibatches is {parts!r}; it must be a whole number from 1 to the {count} episodes")
+    order = torch.rand(count, generator=generator, dtype=DTYPE).argsort(stable=True)
+    return [order[part::parts] for part in range(parts)]
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-targets
+def _ppo_targets(
+    batch: TrajectoryBatch, advantages: Tensor, critic: Critic | None, returns: Tensor | None
+) -> dict[str, Tensor]:
+    """Return the tables [B, T] that the losses read beside the batch; ValueError for a critic without returns."""
+    if (critic is None) != (returns is None):
+        raise ValueError("a critic learns returns, and nothing else does: give both or neither")
+    if advantages.dim() == 1:
+        advantages = broadcast_to_tokens(advantages, batch.action_mask)
+    tables = {"advantages": advantages} if returns is None else {"advantages": advantages, "returns": returns}
+    checked = recorded_values(batch.action_mask, **tables)  # all of them, before the first step
+    targets = dict(zip(tables, checked, strict=True))
+    if critic is not None and critic.clip is not None:
+        with torch.no_grad():
+            targets["old_values"] = critic.values(batch)
+    return targets
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-loss
+def _ppo_loss(
+    model: TinyAgent, critic: Critic | None, part: TrajectoryBatch, targets: dict[str, Tensor], **given: Any
+) -> tuple[Tensor, PPOEpoch]:
+    """Return the loss of some rows, with a gradient, and their share of the statistics."""
+    mask, temperature = part.action_mask, given.pop("temperature")
+    logprobs = token_logprobs(model, part.ids, part.attention_mask, mask, temperature)
+    policy = ppo_policy_loss(logprobs, part.logprobs, targets["advantages"], mask, **given)
+    found = PPOEpoch(policy.loss.item(), policy.clip_fraction, policy.approx_kl, policy.ratio_max)
+    if critic is None:
+        return policy.loss, found
+    old = targets.get("old_values")
+    value = ppo_value_loss(critic.values(part), targets["returns"], mask, old, critic.clip, whole=given["whole"])
+    found = found._replace(value_loss=value.loss.item(), value_clip_fraction=value.clip_fraction)
+    return policy.loss + critic.weight * value.loss, found
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-counts
+def _minibatch_counts(batch: TrajectoryBatch, minibatches: int) -> LossCounts:
+    """Return a minibatch's denominators: the batch's, shared out, so that a token weighs the same in any of them."""
+    return LossCounts(*(count / minibatches for count in loss_counts(batch.action_mask)))
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-gradient
+def _ppo_gradient(
+    learners: tuple[TinyAgent, Critic | None],
+    batch: TrajectoryBatch,
+    targets: dict,
+    chosen: PPOSettings,
+    rows: Tensor,
+) -> PPOEpoch:
+    """Add the gradients of a minibatch, these rows of the batch, to the weights' and return its statistics."""
+    given, found = {name: getattr(chosen, name) for name in _LOSS_SETTINGS}, []
+    whole = _minibatch_counts(batch, chosen.minibatches)
+    for numbers, part in microbatches(batch, chosen.microbatch, rows):
+        cut = {name: table[numbers][:, : part.ids.shape[1]] for name, table in targets.items()}
+        loss, epoch = _ppo_loss(*learners, part, cut, whole=whole, **given)
+        loss.backward()
+        found.append(epoch)
+    return _together(found)
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-epochs
+def _ppo_steps(
+    gradient: Callable[[Tensor], PPOEpoch], optimizers: Sequence[Any], minibatches: list[Tensor], chosen: PPOSettings
+) -> Iterator[PPOEpoch]:
+    """Yield what each minibatch did; the first whose `approx_kl` exceeds `max_kl` makes no step and is the last."""
+    for rows in minibatches:
+        for one in optimizers:
+            one.zero_grad()
+        found = gradient(rows)
+        if chosen.max_kl is not None and found.approx_kl > chosen.max_kl:
+            yield found
+            return
+        norms = [apply_gradient(one, chosen.max_grad_norm, chosen.grid) for one in optimizers]
+        yield found._replace(grad_norm=norms[0], steps=1)
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-passes
+def _ppo_epochs(
+    gradient: Callable[[Tensor], PPOEpoch],
+    optimizers: Sequence[Any],
+    deal: Callable[[], list[Tensor]],
+    chosen: PPOSettings,
+) -> list[PPOEpoch]:
+    """Return what each epoch did; one that ended early is the last. ValueError for less than one epoch."""
+    if type(chosen.epochs) is not int or chosen.epochs < 1:
+        raise ValueError(f"epochs is {chosen.epochs!r}; it must be a whole number, at least 1")
+    epochs: list[PPOEpoch] = []
+    while len(epochs) < chosen.epochs and all(epoch.steps == chosen.minibatches for epoch in epochs):
+        seen = list(_ppo_steps(gradient, optimizers, deal(), chosen))
+        epochs.append(_together(seen, len(seen)))
+    return epochs
+
+
+# chapters/08-ppo.ipynb · cell saved-ppo-update
+def ppo_update(
+    model: TinyAgent,
+    optimizer: torch.optim.Optimizer,
+    batch: TrajectoryBatch,
+    advantages: Tensor,
+    generator: torch.Generator,
+    critic: Critic | None = None,
+    returns: Tensor | None = None,
+    **settings: Any,
+) -> list[PPOEpoch]:
+    """Return what each epoch did: a pass over the batch in minibatches of whole episodes, dealt out by `generator`.
+
+    `advantages` are [B] or [B, T]; the old log-probabilities are the batch's, as recorded at sampling, so
+    `temperature` must be the sampling's (with top-k or top-p the ratio is not 1 at first: sample without). A `critic`
+    learns `returns`, [B, T]. `settings` are those of `PPOSettings`. Before a step whose minibatch has an `approx_kl`
+    above `max_kl` the update ends: its last epoch has fewer steps than minibatches.
+    """
+    chosen, targets = PPOSettings(**settings), _ppo_targets(batch, advantages, critic, returns)
+    gradient = partial(_ppo_gradient, (model, critic), batch, targets, chosen)
+    optimizers = [optimizer] if critic is None or critic.optimizer is None else [optimizer, critic.optimizer]
+    deal = partial(_minibatches, len(batch), chosen.minibatches, generator)
+    return _ppo_epochs(gradient, optimizers, deal, chosen)
+
+
+# chapters/08-ppo.ipynb · cell value-loss-parts
+class ValueLoss(NamedTuple):
+    """A critic's loss to minimise, a scalar, and the share of policy tokens whose gradient the clip removed."""
+
+    loss: Tensor
+    clip_fraction: float
+
+
+def _bounded_values(values: Tensor, old_values: Tensor | None, mask: Tensor, clip: float | None) -> Tensor:
+    """Return the values, at most `clip` away from the old ones; as they are if there is neither. All are [B, T]."""
+    if clip is None and old_values is None:
+        return values
+    if clip is None or old_values is None or not clip > 0:
+        given = "without" if old_values is None else "with"
+        raise ValueError(f"clip is {clip} {given} old_values; give both, clip above 0, or neither")
+    (old,) = recorded_values(mask, old_values=old_values)
+    return values.clamp(old - clip, old + clip)
+
+
+# chapters/08-ppo.ipynb · cell ppo-value-loss
+def ppo_value_loss(
+    values: Tensor,
+    returns: Tensor,
+    mask: Tensor,
+    old_values: Tensor | None = None,
+    clip: float | None = None,
+    aggregation: str = "token-mean",
+    norm_length: float | None = None,
+    whole: LossCounts | None = None,
+) -> ValueLoss:
+    """Return half the squared error of the critic, aggregated over policy tokens; values and returns are [B, T].
+
+    With `clip` a value counts as moved from `old_values` [B, T], recorded at sampling, by `clip` at most where that
+    makes the error larger. The factor 1/2 is verl's; some programs leave it out. The rest is as in `ppo_policy_loss`.
+    """
+    (targets,) = recorded_values(mask, returns=returns)
+    if values.shape != mask.shape:
+        raise ValueError(f"values {list(values.shape)} and mask {list(mask.shape)} must have the same shape")
+    kept = torch.where(mask, values, torch.zeros_like(values))
+    errors = (kept - targets).square()
+    bounded = (_bounded_values(kept, old_values, mask, clip) - targets).square()
+    loss = aggregate_loss(torch.maximum(errors, bounded) / 2, mask, aggregation, norm_length, whole)
+    return ValueLoss(loss, _token_means([bounded > errors], mask, whole)[0])

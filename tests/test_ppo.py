@@ -1,0 +1,646 @@
+"""Chapter 8's ratios and losses: the clip and what it removes, the critic's loss, and samples that count for few."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from token_losses import (
+    AGGREGATIONS,
+    FILLERS,
+    TokenLoss,
+    aggregate_in_loops,
+    check_gradient_is_the_slope,
+    check_inputs_are_left_alone,
+    check_masked_positions_are_never_read,
+    check_padding_changes_nothing,
+    check_parts_add_up,
+    check_recorded_columns_are_finite,
+    check_recorded_columns_have_no_gradient,
+    check_rows_may_be_permuted,
+    close,
+    column,
+    drawn,
+    each_mode,
+    episodes,
+    few,
+    filled,
+    lengths_mask,
+    mask_of,
+    masks,
+    options,
+    seeds,
+    table,
+    tiny_model,
+    value_and_gradient,
+)
+from torch import Tensor
+
+import agentrl as arl
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+G6_RATIOS = table([1.2, 1.3, 1.5, 0.7, 0.5, 4])
+CLIPS: dict[str, dict[str, float]] = {
+    "clipped": {},
+    "clip higher": {"clip_low": 0.2, "clip_high": 0.28},
+    "dual clip": {"clip_low": 0.3, "clip_high": 0.1, "dual_clip": 1.5},
+    "no clip": {"clip_low": math.inf, "clip_high": math.inf},
+    "no room": {"clip_low": 0.0, "clip_high": 0.0},
+}
+
+
+def policy_loss(columns: dict[str, Tensor], mask: Tensor, **arguments: Any) -> Any:
+    return arl.ppo_policy_loss(columns["logprobs"], columns["old_logprobs"], columns["advantages"], mask, **arguments)
+
+
+def ppo_of(mode: str, clip: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
+    name = f"{clip}, {mode}" + ", one advantage an episode" * bool(by_row)
+    arguments = {"aggregation": mode, **options(mode), **CLIPS[clip]}
+    return TokenLoss(
+        name,
+        ("logprobs", "old_logprobs", "advantages"),
+        lambda c, mask, whole: policy_loss(c, mask, whole=whole, **arguments).loss,
+        by_row,
+    )
+
+
+def critic_of(mode: str, clip: float | None) -> TokenLoss:
+    columns = ("values", "returns", *["old_values"] * (clip is not None))
+    arguments = {"aggregation": mode, "clip": clip, **options(mode)}
+
+    def compute(c: dict[str, Tensor], mask: Tensor, whole: Any) -> Tensor:
+        return arl.ppo_value_loss(
+            c["values"], c["returns"], mask, old_values=c.get("old_values"), whole=whole, **arguments
+        ).loss
+
+    return TokenLoss(f"critic, clip {clip}, {mode}", columns, compute)
+
+
+LOSSES = [
+    *(ppo_of(mode, clip) for mode in AGGREGATIONS for clip in ("clip higher", "dual clip")),
+    *(ppo_of("token-mean", clip) for clip in ("clipped", "no clip", "no room")),
+    ppo_of("seq-mean-token-mean", "clipped", ("advantages",)),
+    *(critic_of(mode, clip) for mode in AGGREGATIONS for clip in (None, 0.3)),
+]
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
+
+
+def clipped_in_loops(ratio: float, advantage: float, low: float, high: float, dual: float | None) -> tuple[float, str]:
+    """Return the loss of a token by the definition and which clip, if any, took its gradient."""
+    band = min(max(ratio, 1 - low), 1 + high)
+    surrogate = min(ratio * advantage, band * advantage)
+    why = "clip" if surrogate < ratio * advantage else ""
+    if dual is not None and advantage < 0 and surrogate < dual * advantage:
+        return -dual * advantage, "dual"
+    return -surrogate, why
+
+
+def g6(advantage: float, **arguments: Any) -> tuple[Any, list[float]]:
+    """Return the loss on G6's ratios for one advantage, and 6 times its gradient."""
+    leaf = G6_RATIOS.log().requires_grad_()
+    every = torch.full_like(G6_RATIOS, advantage)
+    arguments = {"clip_low": 0.2, "clip_high": 0.28, **arguments}
+    found = arl.ppo_policy_loss(leaf, torch.zeros_like(leaf), every, every != 0, **arguments)
+    return found, (6 * torch.autograd.grad(found.loss, leaf)[0])[0].tolist()
+
+
+class TestEveryLoss:
+    """What holds for each aggregation, clip and critic."""
+
+    @each_loss
+    @given(mask=masks(), seed=seeds, data=st.data())
+    @few
+    def test_parts_of_any_rows_add_up_to_the_batch_in_value_and_gradient(
+        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
+    ) -> None:
+        order = data.draw(st.permutations(range(len(mask))))
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(mask)))))
+        check_parts_add_up(loss, mask, seed, order, cuts)
+
+    @each_loss
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_nan_and_inf_at_masked_positions_change_nothing(self, loss: TokenLoss, mask: Tensor, seed: int) -> None:
+        check_masked_positions_are_never_read(loss, mask, seed)
+
+    @each_loss
+    @given(mask=masks(), seed=seeds, data=st.data())
+    @few
+    def test_the_order_of_the_rows_does_not_matter(
+        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
+    ) -> None:
+        check_rows_may_be_permuted(loss, mask, seed, data.draw(st.permutations(range(len(mask)))))
+
+    @each_loss
+    @given(mask=masks(), seed=seeds, extra=st.integers(1, 3))
+    @few
+    def test_padding_changes_nothing(self, loss: TokenLoss, mask: Tensor, seed: int, extra: int) -> None:
+        check_padding_changes_nothing(loss, mask, seed, extra)
+
+    @each_loss
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_gradient_is_the_slope(self, loss: TokenLoss, seed: int) -> None:
+        check_gradient_is_the_slope(loss, mask_of([1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]), seed)
+
+    @each_loss
+    def test_no_input_is_written_to(self, loss: TokenLoss) -> None:
+        check_inputs_are_left_alone(loss, lengths_mask(2, 4), 0)
+
+    @each_loss
+    def test_what_was_recorded_carries_no_gradient_and_is_finite(self, loss: TokenLoss) -> None:
+        mask = mask_of([0, 0, 0], [1, 0, 1], [0, 0, 0])
+        check_recorded_columns_have_no_gradient(loss, mask, 0)
+        check_recorded_columns_are_finite(loss, mask, 0)
+
+    @each_loss
+    def test_a_part_without_policy_tokens_adds_nothing_and_can_be_differentiated(self, loss: TokenLoss) -> None:
+        nothing = mask_of([0, 0], [0, 0])
+        value, gradient = value_and_gradient(loss, loss.draw(nothing, 0), nothing, arl.LossCounts(3, 2))
+        assert value == 0
+        assert (gradient == 0).all()
+
+    @each_loss
+    def test_a_mask_that_is_not_bool_and_another_shape_are_refused(self, loss: TokenLoss) -> None:
+        mask = lengths_mask(2, 4)
+        columns = loss.draw(mask, 0)
+        with pytest.raises(TypeError, match=r"int64.*bool"):
+            loss.compute(columns, mask.long(), None)
+        for name in loss.tables():
+            for wrong in (columns[name][:1], columns[name][:, :1], columns[name][:, :3], columns[name][0]):
+                with pytest.raises(ValueError, match=rf"{name} \[.*\[2, 4\]"):
+                    loss.compute({**columns, name: wrong}, mask, None)
+
+    @each_loss
+    def test_nothing_to_divide_by_is_refused(self, loss: TokenLoss) -> None:
+        nothing = mask_of([0, 0], [0, 0])
+        with pytest.raises(ValueError, match=r"0.*positive"):
+            loss.compute(loss.draw(nothing, 0), nothing, None)
+
+
+class TestRatio:
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_it_is_the_definition_in_loops(self, mask: Tensor, seed: int) -> None:
+        new, old = drawn(mask.shape, seed, -2, 0), drawn(mask.shape, seed + 1, -2, 0)
+        tokens = arl.importance_ratio(new, old, mask)
+        product = arl.importance_ratio(new, old, mask, "sequence")
+        for row, keep in enumerate(mask.tolist()):
+            right = [math.exp(float(new[row, t]) - float(old[row, t])) if kept else 1.0 for t, kept in enumerate(keep)]
+            assert close(tokens[row], right, 1e-10)
+            assert float(product[row]) == pytest.approx(math.prod(right), rel=1e-10)
+
+    @pytest.mark.parametrize("level", ["token", "sequence"])
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_masked_positions_are_never_read(self, level: str, mask: Tensor, seed: int) -> None:
+        def compute(columns: dict[str, Tensor], mask: Tensor, whole: Any) -> Tensor:
+            return arl.importance_ratio(columns["logprobs"], columns["old_logprobs"], mask, level).sum()
+
+        check_masked_positions_are_never_read(TokenLoss(level, ("logprobs", "old_logprobs"), compute), mask, seed)
+
+    def test_of_equal_log_probabilities_it_is_exactly_1(self) -> None:
+        logprobs = table([-0.1, -7.3, math.nan, -30])
+        mask = mask_of([1, 1, 0, 1])
+        assert (arl.importance_ratio(logprobs, logprobs, mask) == 1).all()
+        assert (arl.importance_ratio(logprobs, logprobs, mask, "sequence") == 1).all()
+
+    def test_its_gradient_is_the_ratio(self) -> None:
+        leaf, old = table([-1.0, -2, -3]).requires_grad_(), table([-1.5, -1, -2])
+        mask = mask_of([1, 1, 0])
+        ratio = arl.importance_ratio(leaf, old, mask)
+        assert close(torch.autograd.grad(ratio.sum(), leaf)[0], torch.where(mask, ratio.detach(), 0.0))
+        product = arl.importance_ratio(leaf, old, mask, "sequence")
+        assert close(torch.autograd.grad(product.sum(), leaf)[0], mask * product.detach()[:, None])
+
+    @pytest.mark.parametrize("level", ["product", "episode", "", None])
+    def test_an_unknown_level_is_answered_with_those_there_are(self, level: Any) -> None:
+        with pytest.raises(ValueError, match=rf"{level!r}.*token.*sequence"):
+            arl.importance_ratio(G6_RATIOS, G6_RATIOS, G6_RATIOS > 0, level)
+
+    def test_an_old_log_probability_that_cannot_be_is_refused_with_its_place(self) -> None:
+        mask = mask_of([0, 1], [1, 1])
+        for filler in FILLERS:
+            with pytest.raises(ValueError, match=rf"^old_logprobs .*row 1, position 1: {filler}"):
+                arl.importance_ratio(table([0, 0], [0, 0]), table([filler, 0], [0, filler]), mask)
+        with pytest.raises(ValueError, match=r"old_logprobs .*detach"):
+            arl.importance_ratio(table([0, 0]), table([0, 0]).requires_grad_(), mask_of([1, 1]))
+
+    @pytest.mark.parametrize(("level", "place"), [("token", "row 1, position 0"), ("sequence", "position 1")])
+    def test_a_ratio_beyond_the_range_of_floats_is_refused(self, level: str, place: str) -> None:
+        with pytest.raises(ValueError, match=rf"^ratios .*{place}: inf"):
+            arl.importance_ratio(table([0], [0]), table([-1], [-800]), mask_of([1], [1]), level)
+
+
+class TestEffectiveSampleSize:
+    def test_g11_golden_number(self) -> None:
+        """G11: token ratios cut at 2; one position is padding."""
+        weights = table([1, 1.5, 2, 0.3], [1.01, 0.99, 1, math.nan])
+        assert arl.effective_sample_size(weights, lengths_mask(4, 3)) == pytest.approx(0.8405, abs=1e-4)
+
+    @given(weights=st.lists(st.floats(0, 10), min_size=1, max_size=9).filter(any))
+    @few
+    def test_it_is_the_definition_in_loops_between_1_over_n_and_1(self, weights: list[float]) -> None:
+        found = arl.effective_sample_size(column(*weights))
+        largest = max(weights)
+        scaled = [weight / largest for weight in weights]
+        right = math.fsum(scaled) ** 2 / len(scaled) / math.fsum(weight**2 for weight in scaled)
+        assert found == pytest.approx(right, rel=1e-10)
+        assert 1 / len(weights) - 1e-12 <= found <= 1 + 1e-12
+
+    def test_all_alike_count_all_and_one_alone_counts_one(self) -> None:
+        assert arl.effective_sample_size(column(*[0.3] * 7)) == pytest.approx(1)
+        assert arl.effective_sample_size(column(0, 0, 5, 0)) == pytest.approx(1 / 4)
+
+    @pytest.mark.parametrize("scale", [1e-200, 1e-5, 1e5, 1e200])
+    def test_the_scale_of_the_weights_does_not_matter(self, scale: float) -> None:
+        weights = column(0.2, 1, 3)
+        right = arl.effective_sample_size(weights)
+        assert arl.effective_sample_size(weights * scale) == pytest.approx(right, rel=1e-12)
+
+    @pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, -0.1], [1.0, math.nan], [math.inf, 1.0]])
+    def test_weights_that_cannot_be_are_refused(self, weights: list[float]) -> None:
+        with pytest.raises(ValueError, match=r"weights"):
+            arl.effective_sample_size(column(*weights))
+
+    def test_a_mask_that_selects_nothing_or_does_not_fit_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"no weights"):
+            arl.effective_sample_size(column(1, 2), torch.zeros(2, dtype=torch.bool))
+        with pytest.raises(TypeError, match=r"int64.*bool"):
+            arl.effective_sample_size(column(1, 2, 3), torch.tensor([1, 0, 1]))
+        with pytest.raises(ValueError, match=r"\[2, 2\].*\[2\]"):
+            arl.effective_sample_size(table([1, 2], [3, 4]), torch.tensor([True, False]))
+
+
+class TestPolicyLoss:
+    @each_mode
+    @pytest.mark.parametrize("clip", CLIPS)
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_it_is_the_definition_in_loops(self, mode: str, clip: str, mask: Tensor, seed: int) -> None:
+        columns = ppo_of(mode, clip).draw(mask, seed)
+        found = policy_loss(columns, mask, aggregation=mode, **options(mode), **CLIPS[clip])
+        bounds = {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": None, **CLIPS[clip]}
+        losses, whys, ratios = torch.zeros_like(columns["logprobs"]), [], []
+        for row, place in mask.nonzero().tolist():
+            new, old, advantage = (float(columns[name][row, place]) for name in columns)
+            loss, why = clipped_in_loops(math.exp(new - old), advantage, *bounds.values())
+            losses[row, place] = loss
+            whys, ratios = [*whys, why], [*ratios, math.exp(new - old)]
+        assert found.loss.item() == pytest.approx(aggregate_in_loops(losses, mask, mode), abs=1e-10)
+        assert found.clip_fraction == pytest.approx(whys.count("clip") / len(whys))
+        assert found.dual_clip_fraction == pytest.approx(whys.count("dual") / len(whys))
+        assert found.ratio_mean == pytest.approx(math.fsum(ratios) / len(ratios), rel=1e-10)
+        assert found.ratio_max == pytest.approx(max(ratios), rel=1e-10)
+        divergence = math.fsum(ratio - 1 - math.log(ratio) for ratio in ratios) / len(ratios)
+        assert found.approx_kl == pytest.approx(divergence, abs=1e-10)
+
+    def test_g6_golden_numbers_for_a_good_token(self) -> None:
+        """G6: clip .2 and .28, advantage 1."""
+        found, gradient = g6(1.0)
+        assert found.loss.item() == pytest.approx(-1.04, abs=1e-12)
+        assert gradient == pytest.approx([-1.2, 0, 0, -0.7, -0.5, 0], abs=1e-12)
+        assert found.clip_fraction == 0.5
+        assert found.dual_clip_fraction == 0
+
+    def test_g6_golden_numbers_for_a_bad_token(self) -> None:
+        """G6, L03: advantage -1, without the dual clip and with c = 3; as shipped its fraction was always 0."""
+        found, gradient = g6(-1.0)
+        assert found.loss.item() == pytest.approx(1.6, abs=1e-12)
+        assert gradient == pytest.approx([1.2, 1.3, 1.5, 0, 0, 4], abs=1e-12)
+        assert (found.clip_fraction, found.dual_clip_fraction) == (pytest.approx(1 / 3), 0)
+        found, gradient = g6(-1.0, dual_clip=3.0)
+        assert found.loss.item() == pytest.approx(1.433333, abs=1e-6)
+        assert gradient == pytest.approx([1.2, 1.3, 1.5, 0, 0, 0], abs=1e-12)
+        assert (found.clip_fraction, found.dual_clip_fraction) == (pytest.approx(1 / 3), pytest.approx(1 / 6))
+
+    def test_the_dual_clip_leaves_good_tokens_alone(self) -> None:
+        one, other = g6(1.0, dual_clip=3.0), g6(1.0)
+        assert one[0].loss == other[0].loss
+        assert one[1] == other[1]
+
+    @pytest.mark.parametrize(
+        ("ratio", "advantage", "right", "slope"),
+        [
+            (1.25, 1, -1.25, -1.25),
+            (1.3, 1, -1.28, 0),
+            (0.75, 1, -0.75, -0.75),
+            (0.75, -1, 0.8, 0),
+            (1.3, -1, 1.3, 1.3),
+            (0.9, -1, 0.9, 0.9),
+        ],
+    )
+    def test_l04_the_clip_is_asymmetric(self, ratio: float, advantage: float, right: float, slope: float) -> None:
+        """L04: as shipped, a symmetric .2 on both sides."""
+        leaf = table([math.log(ratio)]).requires_grad_()
+        arguments = leaf, table([0]), table([advantage]), mask_of([1])
+        found = arl.ppo_policy_loss(*arguments, clip_low=0.2, clip_high=0.28)
+        assert found.loss.item() == pytest.approx(right, abs=1e-12)
+        assert torch.autograd.grad(found.loss, leaf)[0].item() == pytest.approx(slope, abs=1e-12)
+        if ratio == 1.25:
+            assert arl.ppo_policy_loss(*arguments).loss.item() == pytest.approx(-1.2)
+
+    def test_the_clip_fraction_counts_gradients_removed_not_ratios_outside(self) -> None:
+        found, gradient = g6(1.0)
+        outside = ((G6_RATIOS < 0.8) | (G6_RATIOS > 1.28)).double().mean().item()
+        assert outside == pytest.approx(5 / 6)
+        assert found.clip_fraction == gradient.count(0) / 6 == 0.5
+
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_on_the_policy_that_sampled_it_is_the_policy_gradient(self, mask: Tensor, seed: int) -> None:
+        """E10: ratio 1, nothing clipped, divergence 0, and REINFORCE's gradient, with any clip."""
+        columns = ppo_of("token-mean", "clipped").draw(mask, seed)
+        for mode, clip in zip(AGGREGATIONS, CLIPS, strict=True):
+            arguments = {"aggregation": mode, **options(mode)}
+            leaf = columns["logprobs"].clone().requires_grad_()
+            same = {**columns, "logprobs": leaf, "old_logprobs": columns["logprobs"]}
+            found = policy_loss(same, mask, **arguments, **CLIPS[clip])
+            plain = arl.policy_gradient_loss(leaf, columns["advantages"], mask, **arguments)
+            assert (found.ratio_mean, found.ratio_max) == (pytest.approx(1, abs=1e-12), 1)
+            assert (found.approx_kl, found.clip_fraction, found.dual_clip_fraction) == (0, 0, 0)
+            right = torch.autograd.grad(plain, leaf)[0]
+            assert close(torch.autograd.grad(found.loss, leaf)[0], right)
+
+    @given(mask=masks(), seed=seeds, data=st.data())
+    @few
+    def test_the_diagnostics_of_parts_add_up(self, mask: Tensor, seed: int, data: st.DataObject) -> None:
+        columns, cut = ppo_of("token-mean", "dual clip").draw(mask, seed), data.draw(st.integers(0, len(mask)))
+        arguments = {"whole": arl.loss_counts(mask), **CLIPS["dual clip"]}
+        parts = [
+            policy_loss({name: values[rows] for name, values in columns.items()}, mask[rows], **arguments)
+            for rows in (slice(0, cut), slice(cut, None))
+        ]
+        right = policy_loss(columns, mask, **CLIPS["dual clip"])
+        for name in ("clip_fraction", "approx_kl", "ratio_mean", "dual_clip_fraction"):
+            assert sum(getattr(part, name) for part in parts) == pytest.approx(getattr(right, name), abs=1e-12), name
+        assert max(part.ratio_max for part in parts) == right.ratio_max
+
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_masked_positions_are_in_no_diagnostic(self, mask: Tensor, seed: int) -> None:
+        loss = ppo_of("token-mean", "dual clip")
+        columns = loss.draw(mask, seed)
+        right = policy_loss(columns, mask, **CLIPS["dual clip"])
+        for name in loss.tables():
+            for filler in (*FILLERS, 99.0):
+                found = policy_loss(filled(columns, name, mask, filler), mask, **CLIPS["dual clip"])
+                assert found[1:] == right[1:], (name, filler)
+
+    @pytest.mark.parametrize(
+        "moved", [{"logprobs": -800.0, "old_logprobs": -1.0}, {"logprobs": -1.0, "old_logprobs": -1.0 - 1e-9}]
+    )
+    def test_the_divergence_is_finite_and_never_negative(self, moved: dict[str, float]) -> None:
+        columns = {name: table([value]) for name, value in {**moved, "advantages": 1.0}.items()}
+        found = policy_loss(columns, mask_of([1]))
+        log_ratio = moved["logprobs"] - moved["old_logprobs"]
+        assert found.approx_kl == pytest.approx(math.exp(log_ratio) - 1 - log_ratio, abs=1e-12)
+        assert found.approx_kl >= 0
+
+    def test_the_defaults_are_a_band_of_a_fifth_and_the_mean_over_tokens(self) -> None:
+        columns = ppo_of("token-mean", "clipped").draw(mask := lengths_mask(2, 4), 5)
+        right = policy_loss(columns, mask, clip_low=0.2, clip_high=0.2, dual_clip=None, aggregation="token-mean")
+        assert policy_loss(columns, mask) == right
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *(("clip_low", value) for value in (-0.1, 1.5, math.nan, -math.inf)),
+            *(("clip_high", value) for value in (-0.1, math.nan, -math.inf)),
+            *(("dual_clip", value) for value in (1.0, 0.5, 0.0, -3.0, math.nan)),
+        ],
+    )
+    def test_a_bound_that_cannot_be_is_refused(self, name: str, value: float) -> None:
+        with pytest.raises(ValueError, match=rf"^{name} is {value}"):
+            g6(1.0, **{name: value})
+
+    def test_an_unknown_aggregation_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"'mean'.*token-mean"):
+            g6(1.0, aggregation="mean")
+        with pytest.raises(ValueError, match=r"norm_length is None"):
+            g6(1.0, aggregation="seq-mean-token-sum-norm")
+
+
+class TestValueLoss:
+    @each_mode
+    @pytest.mark.parametrize("clip", [None, 0.3])
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_it_is_the_definition_in_loops(self, mode: str, clip: float | None, mask: Tensor, seed: int) -> None:
+        names = ("values", "returns", "old_values")
+        values, returns, old = (drawn(mask.shape, seed + number) for number in range(len(names)))
+        given_old = {} if clip is None else {"old_values": old, "clip": clip}
+        found = arl.ppo_value_loss(values, returns, mask, aggregation=mode, **options(mode), **given_old)
+        losses, removed = torch.zeros_like(values), 0
+        for row, place in mask.nonzero().tolist():
+            value, target, before = (float(one[row, place]) for one in (values, returns, old))
+            errors = [(value - target) ** 2]
+            if clip is not None:
+                errors.append((min(max(value, before - clip), before + clip) - target) ** 2)
+            losses[row, place] = max(errors) / 2
+            removed += errors[-1] > errors[0]
+        assert found.loss.item() == pytest.approx(aggregate_in_loops(losses, mask, mode), abs=1e-10)
+        assert found.clip_fraction == pytest.approx(removed / int(mask.sum()))
+
+    def test_g10_golden_numbers(self) -> None:
+        """G10: clip .5; one value of three has moved too far."""
+        values, returns, old = table([1, 2, 3]), table([1.5, 1, 3]), table([0, 1, 3])
+        found = arl.ppo_value_loss(values, returns, lengths_mask(3), old, 0.5)
+        assert found.loss.item() == pytest.approx(0.333333, abs=1e-6)
+        assert found.clip_fraction == pytest.approx(1 / 3)
+
+    def test_a18_it_is_half_the_squared_error(self) -> None:
+        """A18 (verl#2016): errors 1 and 2; as shipped, without the half, 2.5."""
+        values, returns = table([1, 2]), table([0, 0])
+        assert arl.ppo_value_loss(values, returns, lengths_mask(2)).loss == 1.25
+        assert (values - returns).square().mean() == 2.5
+
+    def test_values_within_the_clip_are_not_counted_as_clipped(self) -> None:
+        """Not one of 3,000: old + (value - old) is often the value's neighbour, whose error can be larger."""
+        shape, mask = [50, 60], torch.ones(50, 60, dtype=torch.bool)
+        old, returns = drawn(shape, 0), drawn(shape, 1)
+        values = old + drawn(shape, 2, -0.29, 0.29)
+        found = arl.ppo_value_loss(values, returns, mask, old, 0.3)
+        assert found.clip_fraction == 0
+        assert found.loss == arl.ppo_value_loss(values, returns, mask).loss
+        moved = old + (values - old).clamp(-0.3, 0.3)
+        assert ((moved - returns).square() > (values - returns).square()).any(), "what it would count"
+
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_the_clip_never_makes_the_loss_smaller_and_a_wide_one_does_nothing(self, mask: Tensor, seed: int) -> None:
+        values, returns, old = (drawn(mask.shape, seed + number) for number in range(3))
+        plain = arl.ppo_value_loss(values, returns, mask)
+        assert arl.ppo_value_loss(values, returns, mask, old, 0.1).loss >= plain.loss
+        assert arl.ppo_value_loss(values, returns, mask, old, 9.0) == plain
+
+    @pytest.mark.parametrize(
+        ("old", "clip", "reason"),
+        [
+            (None, 0.2, r"clip is 0\.2 .*old_values"),
+            (table([0, 0]), None, r"clip is None .*old_values"),
+            *((table([0, 0]), clip, rf"clip is {clip}") for clip in (0, -0.2, math.nan)),
+        ],
+    )
+    def test_a_clip_goes_with_old_values(self, old: Tensor | None, clip: float | None, reason: str) -> None:
+        with pytest.raises(ValueError, match=reason):
+            arl.ppo_value_loss(table([1, 2]), table([0, 0]), lengths_mask(2), old, clip)
+
+
+@pytest.mark.parametrize("loss", [ppo_of("token-mean", "no clip"), critic_of("token-mean", None)], ids=str)
+def test_an_unclipped_loss_has_the_gradient_of_its_formula(loss: TokenLoss) -> None:
+    mask = lengths_mask(3, 4)
+    columns = loss.draw(mask, 11)
+    _, gradient = value_and_gradient(loss, columns, mask)
+    if "values" in columns:
+        right = columns["values"] - columns["returns"]
+    else:
+        right = -columns["advantages"] * (columns["logprobs"] - columns["old_logprobs"]).exp()
+    assert close(gradient, torch.where(mask, right, 0.0) / 7)
+
+
+def with_critic(model: arl.TinyAgent, shared: bool = False, clip: float | None = None) -> arl.Critic:
+    """Return a critic with the model's trunk, or with one of its own and plain descent at rate 1."""
+    trunk, head = model if shared else tiny_model(1), arl.ValueHead(8, arl.generator(2))
+    optimizer = None if shared else torch.optim.SGD([*trunk.parameters(), *head.parameters()], 1.0)
+    return arl.Critic(trunk, head, optimizer, clip=clip)
+
+
+def updated(
+    batch: arl.TrajectoryBatch, advantages: Tensor, model: Any = None, rate: float = 1.0, **arguments: Any
+) -> tuple[list[Tensor], list[arl.PPOEpoch]]:
+    """Return the weights after an update with plain descent, and what its epochs did."""
+    model = tiny_model() if model is None else model
+    arguments = {"max_grad_norm": None, "grid": None, **arguments}
+    seed = arguments.pop("seed", 0)
+    optimizer = torch.optim.SGD(model.parameters(), rate)
+    found = arl.ppo_update(model, optimizer, batch, advantages, arl.generator(seed), **arguments)
+    return [parameter.detach() for parameter in model.parameters()], found
+
+
+ONE_STEP: dict[str, Any] = {"epochs": 1, "minibatches": 1}
+
+
+class TestUpdate:
+    """Who shares a step, how much a token weighs in it, and what is refused; the rest: test_training.py."""
+
+    @pytest.fixture
+    def batch(self) -> arl.TrajectoryBatch:
+        return episodes(tiny_model(), 3)
+
+    @pytest.fixture
+    def advantages(self, batch: arl.TrajectoryBatch) -> Tensor:
+        return drawn(batch.ids.shape, 4)
+
+    @pytest.mark.parametrize("minibatches", [1, 2, 3, 5])
+    @pytest.mark.parametrize("mode", AGGREGATIONS)
+    def test_a_token_weighs_the_same_in_any_minibatch(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, mode: str, minibatches: int
+    ) -> None:
+        """At rate 0 the mean over the minibatches is the loss of the whole batch, also of unequal ones."""
+        arguments = {"aggregation": mode, **options(mode)}
+        _, (epoch,) = updated(batch, advantages, rate=0.0, epochs=1, minibatches=minibatches, **arguments)
+        whole = arl.ppo_policy_loss(batch.logprobs, batch.logprobs, advantages, batch.action_mask, **arguments)
+        share = minibatches if mode == "token-sum" else 1  # a sum has no denominator to share out
+        assert epoch.loss * share == pytest.approx(whole.loss.item(), abs=1e-10)
+        assert epoch.steps == minibatches
+
+    def test_the_generator_alone_says_who_shares_a_minibatch(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        first, again, other = (updated(batch, advantages, seed=seed)[0] for seed in (0, 0, 1))
+        assert all(map(torch.equal, first, again))
+        assert not all(map(torch.equal, first, other))
+
+    def test_o01_the_ratios_are_taken_at_the_temperature_that_sampled(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        """O01, O02: recorded at T = .5; scored at 1, as shipped, no first ratio is 1."""
+        with torch.no_grad():
+            tables = batch.ids, batch.attention_mask, batch.action_mask
+            cold = dataclasses.replace(batch, logprobs=arl.token_logprobs(tiny_model(), *tables, temperature=0.5))
+        _, (right,) = updated(cold, advantages, temperature=0.5, **ONE_STEP)
+        assert (right.ratio_max, right.approx_kl) == (pytest.approx(1, abs=1e-10), pytest.approx(0, abs=1e-10))
+        _, (shipped,) = updated(cold, advantages, **ONE_STEP)
+        assert shipped.ratio_max > 1.1
+        assert shipped.approx_kl > 1e-3
+
+    def test_one_advantage_an_episode_and_one_an_action_are_the_same_steps(self, batch: arl.TrajectoryBatch) -> None:
+        one = drawn(batch.ids.shape[:1], 4)
+        wide = arl.broadcast_to_tokens(one, batch.action_mask)
+        assert all(map(torch.equal, updated(batch, one)[0], updated(batch, wide)[0]))
+
+    def test_the_update_ends_before_the_step_that_would_go_further_than_max_kl(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        weights, records = updated(batch, advantages, epochs=4, minibatches=1, max_kl=1e-6)
+        assert [record.steps for record in records] == [1, 0]
+        assert records[1].approx_kl > 1e-6
+        assert records[1].grad_norm == 0
+        assert all(map(torch.equal, weights, updated(batch, advantages, **ONE_STEP)[0]))
+        _, records = updated(batch, advantages, epochs=4, minibatches=1, max_kl=1e6)
+        assert [record.steps for record in records] == [1] * 4
+
+    def test_a_shared_trunk_gets_both_gradients(self, batch: arl.TrajectoryBatch, advantages: Tensor) -> None:
+        model, returns = tiny_model(), torch.full_like(advantages, 0.7)
+        critic = with_critic(model, shared=True)
+        moved, _ = updated(batch, advantages, model, critic=critic, returns=returns, **ONE_STEP)
+        fresh = tiny_model()
+        own = with_critic(fresh, shared=True)
+        mask = batch.action_mask
+        scored = arl.token_logprobs(fresh, batch.ids, batch.attention_mask, mask)
+        loss = arl.ppo_policy_loss(scored, batch.logprobs, advantages, mask).loss
+        loss = loss + 0.5 * arl.ppo_value_loss(own.values(batch), returns, mask).loss
+        right = torch.autograd.grad(loss, [*fresh.parameters()])
+        for weight, before, slope in zip(moved, fresh.parameters(), right, strict=True):
+            assert close(before.detach() - weight, slope)
+
+    @pytest.mark.parametrize("name", ["advantages", "returns"])
+    @pytest.mark.parametrize("minibatches", [1, 5])
+    def test_a_record_that_cannot_be_changes_no_weight(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, name: str, minibatches: int
+    ) -> None:
+        row, place = batch.action_mask.nonzero()[-1].tolist()
+        given, model = {"advantages": advantages, "returns": advantages.clone()}, tiny_model()
+        wrong = [given[name].clone() for _ in FILLERS]
+        for bad, filler in zip(wrong, FILLERS, strict=True):
+            bad[row, place] = filler
+        shapes = [given[name][:4], given[name][:, :-1], torch.zeros(5, 99), torch.zeros(6, 13), torch.zeros(5, 1)]
+        for bad in (*wrong, *shapes, given[name].clone().requires_grad_()):
+            arguments = {**given, name: bad, "critic": with_critic(model), "minibatches": minibatches}
+            with pytest.raises(ValueError, match=rf"^{name} "):
+                updated(batch, model=model, **arguments)
+        assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *(("epochs", value) for value in (0, -1, 1.5, True)),
+            *(("minibatches", value) for value in (0, 6, 1.5)),
+            ("microbatch", 0),
+            ("clip_low", -1),
+            ("dual_clip", 1.0),
+            ("max_grad_norm", -1.0),
+            ("grid", 3),
+        ],
+    )
+    def test_a_setting_that_cannot_be_changes_no_weight(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, name: str, value: Any
+    ) -> None:
+        model = tiny_model()
+        with pytest.raises(ValueError, match=rf"{name} is {value}"):
+            updated(batch, advantages, model, **{name: value})
+        with pytest.raises(TypeError, match=r"epoch\b"):
+            updated(batch, advantages, model, epoch=3)
+        assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
+
+    def test_critic_and_returns_go_together(self, batch: arl.TrajectoryBatch, advantages: Tensor) -> None:
+        alone: list[dict[str, Any]] = [{"critic": with_critic(tiny_model())}, {"returns": advantages}]
+        for arguments in alone:
+            with pytest.raises(ValueError, match=r"critic.*returns.*both"):
+                updated(batch, advantages, **arguments)
