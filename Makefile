@@ -35,6 +35,7 @@ check: $(STAMP) ## re-run every chapter against the library of the chapters befo
 	$(call say,Do the chapters print what stands under their cells?)
 	@$(PY) scripts/check_chapters.py -j $(JOBS)
 
+# The tests of a file stay in one process, as they share what is dear to make; files with a slow test begin first.
 test: $(STAMP) ## everything: the library, the chapters without the cache, the linter, the figures, every test
 	$(call say,Is agentrl/ what the chapters build?)
 	@$(PY) scripts/build_library.py --check
@@ -70,7 +71,7 @@ update: $(STAMP) ## record outputs (CHAPTERS="06 07" for some of them)
 figures: $(STAMP) ## draw every figure from its script
 	@$(PY) scripts/make_figures.py
 
-determinism: $(STAMP) ## re-run the book under other CPU settings, hash seeds, locales, with controls (ten minutes)
+determinism: $(STAMP) ## re-run the book under other CPU settings, hash seeds, locales, with controls (half an hour)
 	@$(PY) scripts/determinism.py --control -j $(JOBS)
 
 bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows, TinyAgent's speed (half an hour)

@@ -294,7 +294,8 @@ Chapter 6 · Policy Gradients (agentrl.policy_gradient)
     loss_counts           Return the `LossCounts` of a batch's mask, bool [B, T]. TypeError if it is not bool,
                           ValueError if not [B, T].
     AGGREGATIONS          = ('token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-me…
-    aggregate_loss        Return one number, a scalar tensor, from the values of policy tokens, [B, T].
+    aggregate_loss        Return one number, a scalar tensor, from the values of policy tokens, [B, T]. The modes have
+                          verl's names:
     policy_gradient_loss  Return the loss, a scalar to minimise, whose gradient is minus the policy-gradient estimate.
     microbatches          Yield parts of at most `size` rows (None: one part), shorter rows first: their numbers in the
                           batch, and they.
@@ -322,8 +323,8 @@ Chapter 7 · Advantages and Credit Assignment (agentrl.advantages)
                               token, [B, T]; 0 elsewhere.
     group_mean_advantages     Return each reward minus the mean of its group, [N]; exactly 0 where all rewards of a
                               group are equal.
-    leave_one_out_advantages  Return each reward minus the mean of the others of its group, [N]: RLOO. Arguments and
-                              errors as above.
+    leave_one_out_advantages  Return each reward minus the mean of the others of its group, [N]: RLOO; 0 where all of a
+                              group are equal.
     ValueHead                 Turns features [..., D] into values [...]: one number, linear in the features at unit root
                               mean square.
     token_values              Return the value of the state in which each token was chosen, [B, T], 0.0 where `mask` is
@@ -352,8 +353,8 @@ Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
                            `optimizer` moves both.
     PPOSettings            How `ppo_update` goes through a batch, what its loss is (the last five: `ppo_policy_loss`),
                            how it steps.
-    PPOEpoch               What an epoch did: `steps` of the optimiser, and means over its minibatches, each taken
-                           before its step.
+    PPOEpoch               What an epoch did: `steps` of the optimiser, and means over the tokens it saw, each taken
+                           before a step.
     ppo_update             Return what each epoch did: a pass over the batch in minibatches of whole episodes, dealt out
                            by `generator`.
     ValueLoss              A critic's loss to minimise, a scalar, and the share of policy tokens whose gradient the clip

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentrl.notation import DTYPE
+from agentrl.notation import DTYPE, masked_sum
 from agentrl.tiny_agent import TinyTrunk, has_past, uniform_parameter, unit_rms
 
 __all__ = [
@@ -40,27 +40,32 @@ def _first_place(found: Tensor) -> str:
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-recorded
+def _wide(array: Tensor) -> Tensor:
+    """Return the numbers as floats of at least 32 bits: float16 and bfloat16 as float32, whole ones as float64."""
+    return array.to(torch.promote_types(array.dtype, torch.float32 if array.is_floating_point() else DTYPE))
+
+
 def recorded_values(mask: Tensor, **arrays: Tensor) -> list[Tensor]:
     """Return the arrays with 0 where the mask is false: numbers that were recorded, one for each policy token.
 
     Mask (bool) and arrays have the same shape, as a rule [B, T]. What stands at masked positions is never read.
-    Raises TypeError if the mask is not bool or an array not of real numbers; ValueError, with the array's name and the
-    place, if a shape differs, a value at a policy token is nan or infinite, or an array requires a gradient.
+    Numbers of 16 bits come back as float32: their sums would round away what is added. Raises TypeError if the mask is
+    not bool or an array not of real numbers; ValueError, with the array's name and the place, if a shape differs, a
+    value at a policy token is nan or infinite, or an array requires a gradient.
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TypeError(f"the mask is {getattr(mask, 'dtype', type(mask).__name__)}; it must be torch.bool")
     for name, array in arrays.items():
         if not isinstance(array, Tensor) or array.is_complex():
-            raise TypeError(
-                f"{name}: {getattr(array, 'dtype', type(array).__name__)}; they must be a tensor of numbers"
-            )
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{name} is {kind}; it must be a tensor of real numbers")
         if array.shape != mask.shape:
             raise ValueError(f"{name} {list(array.shape)} and mask {list(mask.shape)} must have the same shape")
         if array.requires_grad:
             raise ValueError(f"{name} require a gradient; they are a record, no function of weights: detach them")
         if (wrong := mask & ~array.isfinite()).any():
             raise ValueError(f"{name} at {_first_place(wrong)}: {array[wrong][0].item()}; they must be finite")
-    found = [array if array.is_floating_point() else array.to(DTYPE) for array in arrays.values()]
+    found = [_wide(array) for array in arrays.values()]
     return [torch.where(mask, array, torch.zeros_like(array)) for array in found]
 
 
@@ -78,6 +83,14 @@ def _check_eps(eps: float) -> None:
         raise ValueError(f"eps is {eps}; it must be at least 0, and finite")
 
 
+def _finite(name: str, found: Tensor) -> Tensor:
+    """Return what was computed; ValueError if it is not finite, though what it came from is."""
+    if not found.isfinite().all():
+        wrong = found[~found.isfinite()][0].item()
+        raise ValueError(f"{name} came out as {wrong}: the numbers are too large, or too small, for {found.dtype}")
+    return found
+
+
 # chapters/07-advantages-and-credit.ipynb · cell saved-after
 _Value = Tensor | float | None  # of what follows a row's last policy token: one number a row [B], or one for all
 
@@ -87,6 +100,8 @@ def _after(bootstrap: _Value, like: Tensor) -> Tensor:
     rows = torch.zeros_like(like[..., 0] if like.shape[-1] else like.sum(-1))
     if bootstrap is None:
         return rows
+    if isinstance(bootstrap, complex) or (isinstance(bootstrap, Tensor) and bootstrap.is_complex()):
+        raise TypeError(f"bootstrap is {getattr(bootstrap, 'dtype', 'complex')}; it must be of real numbers")
     after = torch.as_tensor(bootstrap, dtype=rows.dtype)
     if after.requires_grad:
         raise ValueError("bootstrap requires a gradient; it is a record: detach it")
@@ -113,19 +128,21 @@ def discounted_returns(rewards: Tensor, mask: Tensor, gamma: float = 1.0, bootst
     for t in reversed(range(mask.shape[-1])):
         following = torch.where(mask[..., t], rewards[..., t] + gamma * following, following)
         returns[..., t] = torch.where(mask[..., t], following, 0.0)
-    return returns
+    return _finite("returns", returns)
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-group-rows
 def _group_rows(rewards: Tensor, groups: Tensor) -> list[Tensor]:
     """Return which rewards [N] belong to each group, bool [N], given the number of each one's group, int64 [N]."""
+    if not (isinstance(rewards, Tensor) and isinstance(groups, Tensor)):
+        raise TypeError(f"rewards {type(rewards).__name__}, groups {type(groups).__name__}; both must be tensors")
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.dim() != 1 or rewards.shape != groups.shape:
-        shapes = f"rewards {list(rewards.shape)}, groups {groups.dtype} {list(groups.shape)}"
-        raise ValueError(f"{shapes}; they must be [N] numbers and [N] whole numbers: each reward's task")
+        shape = f"{groups.dtype} {list(groups.shape)}"
+        raise ValueError(f"rewards {list(rewards.shape)}, groups {shape}; they must be [N] and [N] whole numbers")
     if rewards.isnan().any():
         at = int(rewards.isnan().nonzero()[0])
         raise ValueError(f"rewards at position {at}: nan, no verdict in group {int(groups[at])}; leave the attempt out")
-    recorded_values(torch.ones_like(rewards, dtype=torch.bool), rewards=rewards)
+    recorded_values(torch.ones_like(rewards, dtype=torch.bool), rewards=rewards)  # refuses what is infinite
     rows = [groups == name for name in groups.unique().tolist()]
     for own in rows:
         if own.sum() < 2:
@@ -134,6 +151,13 @@ def _group_rows(rewards: Tensor, groups: Tensor) -> list[Tensor]:
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-group-mean
+def _over_deviation(advantages: Tensor, rewards: Tensor, eps: float) -> Tensor:
+    """Return the advantages over the rewards' standard deviation + eps; 0 stays exactly 0, also over 0."""
+    if not advantages.any():
+        return advantages
+    return advantages / (_finite("the standard deviation", rewards.std()) + eps)
+
+
 def group_mean_advantages(rewards: Tensor, groups: Tensor, scale: str = "none", eps: float = 1e-6) -> Tensor:
     """Return each reward minus the mean of its group, [N]; exactly 0 where all rewards of a group are equal.
 
@@ -147,29 +171,31 @@ def group_mean_advantages(rewards: Tensor, groups: Tensor, scale: str = "none", 
         raise ValueError(f"scale is {scale!r}; it must be 'none', 'group' or 'batch'")
     _check_eps(eps)
     rows = _group_rows(rewards, groups)
-    rewards = rewards if rewards.is_floating_point() else rewards.to(DTYPE)
+    rewards = _wide(rewards)
     advantages = torch.zeros_like(rewards)
     for own in rows:
         if (rewards[own] != rewards[own][0]).any():  # of equal ones the mean can be off in its last bit: noise / eps
-            advantages[own] = rewards[own] - rewards[own].mean()
-            advantages[own] /= rewards[own].std() + eps if scale == "group" else 1.0
-    return advantages / (rewards.std() + eps) if scale == "batch" and len(rewards) else advantages
+            centred = rewards[own] - rewards[own].mean()
+            advantages[own] = _over_deviation(centred, rewards[own], eps) if scale == "group" else centred
+    return _finite("advantages", _over_deviation(advantages, rewards, eps) if scale == "batch" else advantages)
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-leave-one-out
 def leave_one_out_advantages(rewards: Tensor, groups: Tensor) -> Tensor:
-    """Return each reward minus the mean of the others of its group, [N]: RLOO. Arguments and errors as above.
+    """Return each reward minus the mean of the others of its group, [N]: RLOO; 0 where all of a group are equal.
 
-    It is n / (n - 1) times what `group_mean_advantages` returns, in a group of n.
+    `rewards` [N] are one an episode, `groups` [N] int64 say of which task (`TrajectoryBatch.rewards` and `.task_ids`).
+    It is n / (n - 1) times what `group_mean_advantages` returns, in a group of n. Raises ValueError for a group of one
+    and for a reward of nan: leave infrastructure failures out of the batch.
     """
     rows = _group_rows(rewards, groups)
-    rewards = rewards if rewards.is_floating_point() else rewards.to(DTYPE)
+    rewards = _wide(rewards)
     advantages = torch.zeros_like(rewards)
     for own in rows:
         if (rewards[own] != rewards[own][0]).any():
             others = (rewards[own].sum() - rewards[own]) / (own.sum() - 1)
             advantages[own] = rewards[own] - others
-    return advantages
+    return _finite("advantages", advantages)
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-value-head
@@ -212,12 +238,13 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
     """Return 1 - Var(returns - values) / Var(returns) over the policy tokens; nan where the returns do not vary.
 
     All are [B, T]. 1: the values are right up to a constant; 0: no better than a constant; below 0: worse than one.
-    Errors as in `recorded_values`.
+    nan too where a variance is too small or too large for the type. Errors as in `recorded_values`.
     """
     values, returns = (kept[mask] for kept in recorded_values(mask, values=values, returns=returns))
     if not len(returns) or bool((returns == returns[0]).all()):
         return math.nan
-    return 1 - ((returns - values).var(correction=0) / returns.var(correction=0)).item()
+    explained = 1 - ((returns - values).var(correction=0) / returns.var(correction=0)).item()
+    return explained if math.isfinite(explained) else math.nan
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-estimate
@@ -248,18 +275,18 @@ def gae(
         running = torch.where(mask[..., t], delta + gamma * lam * running, running)
         following = torch.where(mask[..., t], values[..., t], following)
         advantages[..., t] = torch.where(mask[..., t], running, 0.0)
-    return AdvantageEstimate(advantages, torch.where(mask, advantages + values, 0.0))
+    returns = torch.where(mask, _finite("advantages", advantages) + values, 0.0)
+    return AdvantageEstimate(advantages, _finite("returns", returns))
 
 
 # chapters/07-advantages-and-credit.ipynb · cell saved-turn-numbers
-def _turn_numbers(turn: Tensor, mask: Tensor, turns: int) -> Tensor:
+def _turn_numbers(turn: Tensor, mask: Tensor, turns: float = math.inf) -> Tensor:
     """Return each token's turn, int64 [B, T], 0 where the mask is false; an error for one outside [0, turns)."""
     if isinstance(turn, Tensor) and (turn.is_floating_point() or turn.dtype == torch.bool):
         raise TypeError(f"turn is {turn.dtype}; it must be torch.int64")
     number = recorded_values(mask, turn=turn)[0].long()
     if (wrong := (number < 0) | (number >= turns)).any():
-        place, found = _first_place(wrong), int(number[wrong][0])
-        raise ValueError(f"{place}: a policy token of turn {found}; turns are counted from 0, here below {turns}")
+        raise ValueError(f"{_first_place(wrong)}: turn {int(number[wrong][0])}, of {turns} counted from 0")
     return number
 
 
@@ -268,7 +295,8 @@ def broadcast_to_tokens(advantages: Tensor, mask: Tensor, turn: Tensor | None = 
     """Return each policy token's advantage, [B, T] in memory of its own; 0 where the mask is false.
 
     `advantages` are [B], one an episode, or [B, K], one a turn, with the number of each token's turn, `turn` [B, T]
-    int64, as in `TrajectoryBatch`. Raises ValueError for other shapes, a turn outside [0, K), and as `recorded_values`.
+    int64, as in `TrajectoryBatch`. Raises ValueError for other shapes, a turn outside [0, K), and as `recorded_values`;
+    TypeError for turns that are not whole numbers.
     """
     if turn is None:
         if advantages.shape != mask.shape[:1]:
@@ -290,10 +318,10 @@ def turn_advantages(
     A turn's reward is the sum over its policy tokens, its value that of its first one; `values` None: 0. `gamma` and
     `lam` count turns. `turn` [B, T] int64 numbers them from 0; a turn without policy tokens is no step.
     """
-    values = torch.zeros_like(rewards) if values is None else values
-    rewards, values = recorded_values(mask, rewards=rewards, values=values)
-    T = mask.shape[-1]  # there are no more turns than tokens
-    index = _turn_numbers(turn, mask, T)
+    (rewards,) = recorded_values(mask, rewards=rewards)
+    values = torch.zeros_like(rewards) if values is None else recorded_values(mask, values=values)[0]
+    T = mask.shape[-1]
+    index = _turn_numbers(turn, mask).unique(return_inverse=True)[1]  # without the turns that no row has
     shape = (len(mask), int(index.max()) + 1 if index.numel() else 0)
     place = torch.where(mask, torch.arange(T).expand(mask.shape), T)
     first = torch.full(shape, T).scatter_reduce(1, index, place, "amin")
@@ -313,15 +341,15 @@ def normalize_advantages(
     Errors as in `recorded_values`; ValueError if the mask selects nothing.
     """
     _check_eps(eps)
-    mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
+    mask = torch.ones(torch.as_tensor(advantages).shape, dtype=torch.bool) if mask is None else mask
     (kept,) = recorded_values(mask, advantages=advantages)
     if dim is None:
-        if not mask.any():
-            raise ValueError(f"the mask {list(mask.shape)} selects nothing to normalise")
+        masked_sum(kept, mask)  # refuses a mask that selects nothing
         return normalize_advantages(kept.flatten(), mask.flatten(), eps, 0).view(mask.shape)
     count = mask.sum(dim, keepdim=True).clamp(min=1)
     centred = torch.where(mask, kept - kept.sum(dim, keepdim=True) / count, 0.0)
     deviation = (centred.square().sum(dim, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
-    lowest = torch.where(mask, kept, math.inf).amin(dim, keepdim=True)
-    highest = torch.where(mask, kept, -math.inf).amax(dim, keepdim=True)
-    return torch.where(mask & (lowest < highest), centred / (deviation + eps), 0.0)
+    highest = kept.masked_fill(~mask, -math.inf).amax(dim, keepdim=True)
+    differ = highest > kept.masked_fill(~mask, math.inf).amin(dim, keepdim=True)
+    _finite("the standard deviation", deviation[differ])
+    return _finite("advantages", torch.where(mask & differ, centred / (deviation + eps), 0.0))

@@ -84,23 +84,26 @@ def _check_aggregation(mode: str, norm_length: float | None, whole: LossCounts) 
 
 # chapters/06-policy-gradient.ipynb · cell aggregate-loss
 def aggregate_loss(
-    values: Tensor,
-    mask: Tensor,
-    mode: str = "token-mean",
-    norm_length: float | None = None,
-    whole: LossCounts | None = None,
-) -> Tensor:
-    """Return one number, a scalar tensor, from the values of policy tokens, [B, T].
+    values: Tensor, mask: Tensor, mode: str = "token-mean",
+    norm_length: float | None = None, whole: LossCounts | None = None,
+) -> Tensor:  # fmt: skip
+    """Return one number, a scalar tensor, from the values of policy tokens, [B, T]. The modes have verl's names:
 
-    The modes are `AGGREGATIONS`, named as in verl. `whole` holds the counts of the batch that these rows are a part of
-    (default: of these rows); the parts' results then add up to the whole's. Rows without policy tokens do not count.
-    `norm_length` belongs to "seq-mean-token-sum-norm" alone (verl takes the table's width where none is given).
-    Values at masked positions are never read. Raises TypeError or ValueError for wrong shapes, modes and counts.
+    "token-mean": the sum of the values / the number of policy tokens;
+    "token-sum": the sum, divided by nothing;
+    "seq-mean-token-sum": the sum / the number of sequences, rows with at least one policy token;
+    "seq-mean-token-mean": the sum of the sequences' means / the number of sequences;
+    "seq-mean-token-sum-norm": the sum / (the number of sequences * norm_length), which no other mode takes.
+    `whole` holds these numbers for the batch that the rows are a part of (default: of the rows): results then add up.
+    Masked values are never read; other types than float32 are summed in float64. Raises TypeError or ValueError for
+    wrong types, shapes, modes and counts. The default mode is not that of `policy_gradient_loss`.
     """
+    if values.is_complex():
+        raise TypeError(f"the values are {values.dtype}; they must be real numbers")
     counts = loss_counts(mask)
-    whole = counts if whole is None else whole
+    whole = counts if whole is None else LossCounts(*whole)
     _check_aggregation(mode, norm_length, whole)
-    sums = masked_sum(values if values.is_floating_point() else values.to(DTYPE), mask, dim=-1)
+    sums = masked_sum(values if values.dtype == torch.float32 else values.to(DTYPE), mask, dim=-1)
     if mode == "seq-mean-token-mean":
         sums = sums / mask.sum(-1).clamp(min=1)
     divisor = {"token-sum": 1, "token-mean": whole.tokens}.get(mode, whole.sequences)
@@ -143,10 +146,12 @@ def policy_gradient_loss(
     advantages require a gradient or are not finite at an action, and what `aggregate_loss` raises.
     """
     loss_counts(mask)  # refuses a mask that is none
+    if logprobs.is_complex():
+        raise TypeError(f"logprobs are {logprobs.dtype}; they must be real numbers")
     weights = _token_advantages(advantages, mask)
     if logprobs.shape != mask.shape:
         raise ValueError(f"logprobs {list(logprobs.shape)} and mask {list(mask.shape)} must have the same shape")
-    kept = torch.where(mask, logprobs, 0.0)  # before the product: 0 times nan is nan, in value and in gradient
+    kept = torch.where(mask, logprobs, 0.0)  # as the weights, before the product: 0 times nan is nan
     return aggregate_loss(-(weights * kept), mask, aggregation, norm_length, whole)
 
 
@@ -189,12 +194,22 @@ def microbatches(
 
 
 # chapters/06-policy-gradient.ipynb · cell saved-check-step
-def _check_step(max_grad_norm: float | None, grid: int | None) -> None:
-    """Raise ValueError for a limit that is not above 0, or a grid that is no power of two."""
+def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Return all tensors that the optimiser trains."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _check_step(optimizer: torch.optim.Optimizer, max_grad_norm: float | None, grid: int | None) -> None:
+    """Raise ValueError for a limit that is not above 0, a grid that is no power of two, weights of 16 bits on one."""
     if max_grad_norm is not None and not max_grad_norm > 0:
         raise ValueError(f"max_grad_norm is {max_grad_norm}; it must be above 0, or None for no limit")
-    if grid is not None:
-        snap_((), grid)
+    if grid is None:
+        return
+    if type(grid) is not int or not 1 <= grid <= 2**62 or grid & (grid - 1):
+        raise ValueError(f"grid is {grid!r}; it must be a power of two, a whole number from 1 to 2**62, or None")
+    for weights in _trained(optimizer):
+        if weights.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"grid is {grid}, a weight {weights.dtype}; only float32 and float64 can be snapped")
 
 
 # chapters/06-policy-gradient.ipynb · cell saved-apply-gradient
@@ -204,14 +219,18 @@ def apply_gradient(
     """Return the norm of the gradient over all that the optimiser trains, after one step along it.
 
     A gradient longer than `max_grad_norm` is scaled down to it first (None: never). Then the weights are snapped to the
-    grid (None: not). ValueError, before anything is changed, for a norm that is 0 entries' or not finite, a limit that
-    is not above 0, and a grid that is no power of two.
+    multiples of 1 / grid (None: not): a step below half of that, 2**-17 by default, vanishes, as Adam's at a learning
+    rate of 1e-6 does; give None there. ValueError, before anything is changed, if no parameter has a gradient or the
+    norm is not finite, for a limit not above 0, and for a grid that is no power of two or given weights of 16 bits.
     """
-    _check_step(max_grad_norm, grid)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    _check_step(optimizer, max_grad_norm, grid)
+    parameters = _trained(optimizer)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not gradients:
+        why = "no backward pass reached them, as with an empty batch or the weights of another model"
+        raise ValueError(f"0 tensors of the optimiser's {len(parameters)} have a gradient: {why}; no step was made")
     norm = float(torch.nn.utils.get_total_norm(gradients, foreach=False))
-    if not gradients or not math.isfinite(norm):
+    if not math.isfinite(norm):
         raise ValueError(f"the gradient's norm is {norm}, over {len(gradients)} tensors; no step was made")
     if max_grad_norm is not None:
         torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm, foreach=False)
@@ -261,6 +280,7 @@ def reinforce_update(
     worked on at a time; the gradient is the same for any number. `settings`: `temperature` if the sampling had another
     than 1, and those of `policy_gradient_loss` (aggregation, norm_length).
     """
+    _check_step(optimizer, max_grad_norm, grid)
     optimizer.zero_grad()
     loss = _reinforce_gradient(model, batch, advantages, microbatch, **{"temperature": 1.0, **settings})
     return Update(loss, apply_gradient(optimizer, max_grad_norm, grid))
@@ -360,9 +380,16 @@ class SuccessRate(NamedTuple):
 
 
 # chapters/06-policy-gradient.ipynb · cell saved-success-rate-of
+def _listed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Return the trajectories as a list; TypeError for a batch of them, which is one table."""
+    if isinstance(trajectories, TrajectoryBatch):
+        raise TypeError("trajectories are a TrajectoryBatch; give its rows, batch.split()")
+    return list(trajectories)
+
+
 def success_rate(trajectories: Iterable[Trajectory]) -> SuccessRate:
     """Return the counts of the episodes by what came of them (`episode_outcome`), whatever their rewards."""
-    outcomes = Counter(episode_outcome(one.ended, one.info) for one in trajectories)
+    outcomes = Counter(episode_outcome(one.ended, one.info) for one in _listed(trajectories))
     failures = outcomes["infrastructure"]
     return SuccessRate(outcomes["repaired"], outcomes["hacked"], outcomes.total() - failures, failures)
 
@@ -391,7 +418,7 @@ def rollout_summary(tokenizer: TinyTokenizer, trajectories: Iterable[Trajectory]
     log-probability of its tokens, in nats, an estimate of the mean entropy of the distributions they were drawn from.
     ValueError where the policy wrote nothing.
     """
-    trajectories = list(trajectories)
+    trajectories = _listed(trajectories)
     counts = success_rate(trajectories)
     scores = torch.cat([torch.empty(0), *(one.logprobs[one.action_mask] for one in trajectories)])
     messages = [text for one in trajectories for text in _messages(tokenizer, one)]

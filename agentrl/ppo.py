@@ -18,7 +18,8 @@ from torch import Tensor
 from agentrl.advantages import ValueHead, broadcast_to_tokens, recorded_values, token_values
 from agentrl.notation import DTYPE, masked_sum
 from agentrl.policy_gradient import LossCounts, aggregate_loss, apply_gradient, loss_counts, microbatches
-from agentrl.tiny_agent import TinyAgent, TinyTrunk, token_logprobs
+from agentrl.repair_mdp import check_draws
+from agentrl.tiny_agent import TinyAgent, TinyTrunk, tempered, token_logprobs
 from agentrl.trajectories import TrajectoryBatch
 
 __all__ = [
@@ -38,9 +39,7 @@ __all__ = [
 # chapters/08-ppo.ipynb · cell importance-ratio
 def _log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
     """Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask is false."""
-    (old,) = recorded_values(mask, old_logprobs=old_logprobs)
-    if logprobs.shape != mask.shape:
-        raise ValueError(f"logprobs {list(logprobs.shape)} and mask {list(mask.shape)} must have the same shape")
+    old, _ = recorded_values(mask, old_logprobs=old_logprobs, logprobs=logprobs.detach())  # refuses nan and inf
     return torch.where(mask, logprobs, torch.zeros_like(logprobs)) - old
 
 
@@ -50,7 +49,7 @@ def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level
     `logprobs` [B, T] may carry a gradient; `old_logprobs` [B, T] are those of the distribution that sampled, recorded
     then (temperature and top-p applied). "token" gives 1.0 where the mask is false; "sequence" the product over a row's
     policy tokens (GSPO takes their geometric mean, Chapter 9). Masked positions are never read. Raises as
-    `recorded_values` does; ValueError, with the place, for a ratio that is nan or too large for a float.
+    `recorded_values` does, for either table; ValueError, with the place, for a ratio that is too large for a float.
     """
     if level not in ("token", "sequence"):
         raise ValueError(f"level is {level!r}; it must be 'token' or 'sequence'")
@@ -69,7 +68,7 @@ def effective_sample_size(weights: Tensor, mask: Tensor | None = None) -> float:
     `recorded_values` raises it.
     """
     mask = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask
-    kept = recorded_values(mask, weights=weights.detach())[0][mask]
+    kept = recorded_values(mask, weights=weights.detach())[0][mask].to(DTYPE)
     if not len(kept):
         raise ValueError("no weights; there is no effective sample size of nothing")
     largest = kept.max().item()
@@ -147,7 +146,7 @@ def ppo_policy_loss(
     """
     _check_clip(clip_low, clip_high, dual_clip)
     ratio = importance_ratio(logprobs, old_logprobs, mask)
-    if advantages.dim() == 1:
+    if advantages.dim() == 1 and mask.dim() == 2:
         advantages = broadcast_to_tokens(advantages, mask)
     (weights,) = recorded_values(mask, advantages=advantages)
     losses, clipped, dual = _clipped_losses(ratio, weights, clip_low, clip_high, dual_clip)
@@ -173,9 +172,23 @@ class Critic:
     weight: float = 0.5
     clip: float | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise ValueError(f"weight is {self.weight}; a critic's loss counts 0 times or more")
+
     def values(self, batch: TrajectoryBatch) -> Tensor:
         """Return the values of the states in which the batch's actions were chosen, [B, T], with a gradient."""
         return token_values(self.trunk, self.head, batch.ids, batch.attention_mask, batch.action_mask)
+
+
+# chapters/08-ppo.ipynb · cell check-held
+def _check_held(critic: Critic | None, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """Raise ValueError unless each weight of the critic that learns is in exactly one of the optimisers."""
+    held = [id(weight) for one in optimizers for group in one.param_groups for weight in group["params"]]
+    for part in ("trunk", "head") if critic is not None else ():
+        for name, weight in getattr(critic, part).named_parameters():
+            if weight.requires_grad and held.count(id(weight)) != 1:
+                raise ValueError(f"the critic's {part}.{name} is in {held.count(id(weight))} optimisers; put it in one")
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-settings
@@ -199,13 +212,23 @@ class PPOSettings:
     aggregation: str = "token-mean"
     norm_length: float | None = None
 
+    def __post_init__(self) -> None:
+        one = torch.ones(1, 1, dtype=DTYPE)
+        tempered(one, self.temperature)  # each refuses what cannot be, before anything is drawn or moved
+        aggregate_loss(one, one > 0, self.aggregation, self.norm_length)
+        _check_clip(self.clip_low, self.clip_high, self.dual_clip)
+        if type(self.epochs) is not int or self.epochs < 1:
+            raise ValueError(f"epochs is {self.epochs!r}; it must be a whole number, at least 1")
+        if self.max_kl is not None and not self.max_kl > 0:
+            raise ValueError(f"max_kl is {self.max_kl}; it must be above 0, or None for no limit")
+
 
 # chapters/08-ppo.ipynb · cell saved-ppo-epoch
 class PPOEpoch(NamedTuple):
-    """What an epoch did: `steps` of the optimiser, and means over its minibatches, each taken before its step.
+    """What an epoch did: `steps` of the optimiser, and means over the tokens it saw, each taken before a step.
 
     `ratio_max` is the largest ratio; `value_loss` and `value_clip_fraction` are 0 without a critic; `grad_norm` is the
-    policy's, before clipping, 0 for a minibatch at which `max_kl` ended the update.
+    mean over minibatches of the policy's, before clipping, 0 for one at which `max_kl` ended the update.
     """
 
     loss: float
@@ -215,23 +238,29 @@ class PPOEpoch(NamedTuple):
     value_loss: float = 0.0
     value_clip_fraction: float = 0.0
     grad_norm: float = 0.0
+    dual_clip_fraction: float = 0.0
     steps: int = 0
 
 
-def _together(parts: Sequence[PPOEpoch], count: int = 1) -> PPOEpoch:
-    """Return the sums of the parts' numbers divided by `count`; the largest ratio, and all steps."""
-    means = (sum(column) / count for column in zip(*(part[:-1] for part in parts), strict=True))
-    steps = sum(part.steps for part in parts)
-    return PPOEpoch(*means, steps=steps)._replace(ratio_max=max(part.ratio_max for part in parts))
+def _together(parts: Sequence[PPOEpoch], shares: float = 1.0) -> PPOEpoch:
+    """Return the sums of the parts' numbers over `shares`; the largest ratio, the mean gradient norm, all steps."""
+    means = (sum(column) / shares for column in zip(*(part[:-1] for part in parts), strict=True))
+    largest, norm = max(part.ratio_max for part in parts), sum(part.grad_norm for part in parts) / len(parts)
+    return PPOEpoch(*means, steps=sum(part.steps for part in parts))._replace(ratio_max=largest, grad_norm=norm)
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-minibatches
-def _minibatches(count: int, parts: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the numbers of the rows, permuted and dealt out to `parts` minibatches, none of them empty."""
+def _minibatches(tokens: Tensor, parts: int, generator: torch.Generator) -> list[tuple[Tensor, float]]:
+    """Return row numbers, permuted and dealt out to `parts` minibatches, each with its share of the `tokens` [B].
+
+    A share of 1 is the mean; no minibatch is empty.
+    """
+    count = len(tokens)
     if type(parts) is not int or not 1 <= parts <= count:
         raise ValueError(f"minibatches is {parts!r}; it must be a whole number from 1 to the {count} episodes")
     order = torch.rand(count, generator=generator, dtype=DTYPE).argsort(stable=True)
-    return [order[part::parts] for part in range(parts)]
+    dealt = [order[part::parts] for part in range(parts)]
+    return [(rows, parts * int(tokens[rows].sum()) / max(int(tokens.sum()), 1)) for rows in dealt]
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-targets
@@ -243,6 +272,7 @@ def _ppo_targets(
         raise ValueError("a critic learns returns, and nothing else does: give both or neither")
     if advantages.dim() == 1:
         advantages = broadcast_to_tokens(advantages, batch.action_mask)
+    recorded_values(batch.action_mask, logprobs=batch.logprobs)
     tables = {"advantages": advantages} if returns is None else {"advantages": advantages, "returns": returns}
     checked = recorded_values(batch.action_mask, **tables)  # all of them, before the first step
     targets = dict(zip(tables, checked, strict=True))
@@ -261,6 +291,7 @@ def _ppo_loss(
     logprobs = token_logprobs(model, part.ids, part.attention_mask, mask, temperature)
     policy = ppo_policy_loss(logprobs, part.logprobs, targets["advantages"], mask, **given)
     found = PPOEpoch(policy.loss.item(), policy.clip_fraction, policy.approx_kl, policy.ratio_max)
+    found = found._replace(dual_clip_fraction=policy.dual_clip_fraction)
     if critic is None:
         return policy.loss, found
     old = targets.get("old_values")
@@ -296,14 +327,20 @@ def _ppo_gradient(
 
 # chapters/08-ppo.ipynb · cell saved-ppo-epochs
 def _ppo_steps(
-    gradient: Callable[[Tensor], PPOEpoch], optimizers: Sequence[Any], minibatches: list[Tensor], chosen: PPOSettings
+    gradient: Callable[[Tensor], PPOEpoch],
+    optimizers: Sequence[Any],
+    dealt: list[tuple[Tensor, float]],
+    chosen: PPOSettings,
 ) -> Iterator[PPOEpoch]:
-    """Yield what each minibatch did; the first whose `approx_kl` exceeds `max_kl` makes no step and is the last."""
-    for rows in minibatches:
+    """Yield what each minibatch did; the first whose KL a token exceeds `max_kl` makes no step and is the last.
+
+    A minibatch comes with its share: its policy tokens over the mean of all minibatches, by which its numbers count.
+    """
+    for rows, share in dealt:
         for one in optimizers:
             one.zero_grad()
         found = gradient(rows)
-        if chosen.max_kl is not None and found.approx_kl > chosen.max_kl:
+        if chosen.max_kl is not None and found.approx_kl > chosen.max_kl * share:
             yield found
             return
         norms = [apply_gradient(one, chosen.max_grad_norm, chosen.grid) for one in optimizers]
@@ -314,16 +351,15 @@ def _ppo_steps(
 def _ppo_epochs(
     gradient: Callable[[Tensor], PPOEpoch],
     optimizers: Sequence[Any],
-    deal: Callable[[], list[Tensor]],
+    deal: Callable[[], list[tuple[Tensor, float]]],
     chosen: PPOSettings,
 ) -> list[PPOEpoch]:
-    """Return what each epoch did; one that ended early is the last. ValueError for less than one epoch."""
-    if type(chosen.epochs) is not int or chosen.epochs < 1:
-        raise ValueError(f"epochs is {chosen.epochs!r}; it must be a whole number, at least 1")
+    """Return what each epoch did; one that ended early is the last."""
     epochs: list[PPOEpoch] = []
     while len(epochs) < chosen.epochs and all(epoch.steps == chosen.minibatches for epoch in epochs):
-        seen = list(_ppo_steps(gradient, optimizers, deal(), chosen))
-        epochs.append(_together(seen, len(seen)))
+        dealt = deal()
+        seen = list(_ppo_steps(gradient, optimizers, dealt, chosen))
+        epochs.append(_together(seen, sum(share for _, share in dealt[: len(seen)])))
     return epochs
 
 
@@ -342,13 +378,19 @@ def ppo_update(
 
     `advantages` are [B] or [B, T]; the old log-probabilities are the batch's, as recorded at sampling, so
     `temperature` must be the sampling's (with top-k or top-p the ratio is not 1 at first: sample without). A `critic`
-    learns `returns`, [B, T]. `settings` are those of `PPOSettings`. Before a step whose minibatch has an `approx_kl`
-    above `max_kl` the update ends: its last epoch has fewer steps than minibatches.
+    learns `returns`, [B, T], with a mean over tokens whatever the policy's aggregation. `settings` are those of
+    `PPOSettings`: a token mean by default, where `reinforce_update` takes a sum, so that a learning rate is not the
+    same in both. Before a step whose minibatch has an `approx_kl` above `max_kl` the update ends: its last epoch has
+    fewer steps than minibatches. ValueError, before the first step, for settings that cannot be, numbers that are not
+    finite, and a critic whose weights are not each in one optimiser; later for a gradient that is not finite, and then
+    the steps made before it stay, the policy's own in the same minibatch included.
     """
+    check_draws(generator)
     chosen, targets = PPOSettings(**settings), _ppo_targets(batch, advantages, critic, returns)
     gradient = partial(_ppo_gradient, (model, critic), batch, targets, chosen)
     optimizers = [optimizer] if critic is None or critic.optimizer is None else [optimizer, critic.optimizer]
-    deal = partial(_minibatches, len(batch), chosen.minibatches, generator)
+    _check_held(critic, optimizers)
+    deal = partial(_minibatches, batch.action_mask.sum(1), chosen.minibatches, generator)
     return _ppo_epochs(gradient, optimizers, deal, chosen)
 
 
@@ -387,9 +429,7 @@ def ppo_value_loss(
     With `clip` a value counts as moved from `old_values` [B, T], recorded at sampling, by `clip` at most where that
     makes the error larger. The factor 1/2 is verl's; some programs leave it out. The rest is as in `ppo_policy_loss`.
     """
-    (targets,) = recorded_values(mask, returns=returns)
-    if values.shape != mask.shape:
-        raise ValueError(f"values {list(values.shape)} and mask {list(mask.shape)} must have the same shape")
+    targets, _ = recorded_values(mask, returns=returns, values=values.detach())  # refuses nan values too
     kept = torch.where(mask, values, torch.zeros_like(values))
     errors = (kept - targets).square()
     bounded = (_bounded_values(kept, old_values, mask, clip) - targets).square()

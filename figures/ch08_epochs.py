@@ -114,7 +114,7 @@ def draw() -> str:
     with chart_style():
         figure, (left, right) = chart(760, 430, ncols=2)
         for number, (name, runs) in enumerate(curves().items()):
-            trainings.band(left, [run["success"] for run in runs], 140, number, name)
+            trainings.band(left, [run["success"] for run in runs], 140, number, name, first=0)
             if "approx_kl" in runs[0]:
                 trainings.band(right, [run["approx_kl"] for run in runs], 140, number, name)
         left.set_ylim(-0.03, 1.03)
@@ -135,7 +135,7 @@ def in_words() -> str:
     ends = []
     for name, runs in curves().items():
         first, last = (trainings.mean_at([run["success"] for run in runs], place) for place in (0, -1))
-        ends.append(f"{name} from {first:.2f} to {last:.2f} in {140 * len(runs[0]['success']):,} episodes")
+        ends.append(f"{name} from {first:.2f} to {last:.2f} after {140 * (len(runs[0]['success']) - 1):,} episodes")
     return (
         f"Two charts over episodes sampled; a line is the mean of {len(SEEDS)} seeds, the band around it their range. "
         f"Left, the share of training tasks repaired: {'; '.join(ends)}. Right, on a logarithmic scale, the "

@@ -365,6 +365,34 @@ class TestEveryEstimator:
             with pytest.raises(ValueError, match=rf"^bootstrap .*{filler}"):
                 call(MIXED, **{**columns, "bootstrap": column(0, filler, 0)})
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_numbers_of_16_bits_are_added_up_in_32(self, dtype: torch.dtype) -> None:
+        """In bfloat16 a thousand ones add up to 256."""
+        mask, ones = lengths_mask(1000), torch.ones(1, 1000, dtype=dtype)
+        turn = torch.zeros_like(mask, dtype=torch.int64)
+        assert arl.discounted_returns(ones, mask)[0, 0] == 1000
+        assert arl.gae(ones, ones * 0, mask, lam=1.0).returns[0, 0] == 1000
+        assert arl.turn_advantages(ones, None, turn, mask)[0, 0] == 1000
+        assert arl.recorded_values(mask, ones=ones)[0].dtype == torch.float32
+
+    @pytest.mark.parametrize("call", [returns_call, gae_call, turn_call], ids=lambda call: call.__name__)
+    def test_complex_numbers_are_refused_by_name(self, call: Any) -> None:
+        columns = columns_for(call, MIXED, 0)
+        for name in ("rewards", "bootstrap"):
+            with pytest.raises(TypeError, match=rf"^{name} is torch.complex128; it must be .*real numbers"):
+                call(MIXED, **{**columns, name: columns[name] + 2j})
+        with pytest.raises(TypeError, match=r"^bootstrap is complex"):
+            call(MIXED, **{**columns, "bootstrap": 1 + 2j})
+
+    def test_a_result_too_large_for_its_type_is_refused(self) -> None:
+        large, mask = torch.full((1, 4), 3e38), lengths_mask(4)
+        for name, call in [
+            ("returns", lambda: arl.discounted_returns(large, mask)),
+            ("advantages", lambda: arl.gae(large, large * 0, mask, lam=1.0)),
+        ]:
+            with pytest.raises(ValueError, match=rf"^{name} came out as inf: .*torch.float32"):
+                call()
+
     @pytest.mark.parametrize("share", [-0.1, 1.1, math.nan, math.inf])
     def test_gamma_and_lambda_are_between_0_and_1(self, share: float) -> None:
         rewards, mask = G1_REWARDS, G1_MASK
@@ -544,6 +572,26 @@ class TestGroups:
         with pytest.raises(ValueError, match=r"^rewards .*detach"):
             call(rewards.clone().requires_grad_(), groups_of(0, 0, 1, 1))
 
+    @pytest.mark.parametrize("scale", ["none", "group", "batch"])
+    def test_equal_rewards_are_exactly_0_without_an_eps(self, scale: str) -> None:
+        for rewards in (torch.ones(4), torch.zeros(4), column(1, 1, 5, 5)):
+            assert arl.group_mean_advantages(rewards, groups_of(0, 0, 1, 1), scale, eps=0.0).tolist() == [0] * 4
+        assert arl.group_mean_advantages(torch.ones(0), groups_of(), scale, eps=0.0).tolist() == []
+
+    def test_rewards_of_16_bits_have_the_advantages_of_the_same_numbers(self) -> None:
+        rewards, groups = torch.tensor([60000, 60000, 0, 1], dtype=torch.float16), groups_of(0, 0, 0, 0)
+        for call in (arl.group_mean_advantages, arl.leave_one_out_advantages):
+            assert torch.equal(call(rewards, groups), call(rewards.float(), groups))
+
+    def test_rewards_whose_mean_or_deviation_overflows_are_refused(self) -> None:
+        groups, large, huge = groups_of(0, 0, 0, 0), torch.tensor([3e38, 3e38, 0, 1]), column(1e200, 0, 0, 1)
+        for call in (arl.group_mean_advantages, arl.leave_one_out_advantages):
+            with pytest.raises(ValueError, match=r"^advantages came out as -?inf: .*torch.float32"):
+                call(large, groups)
+        for scale in ("group", "batch"):
+            with pytest.raises(ValueError, match=r"^the standard deviation came out as inf"):
+                arl.group_mean_advantages(huge, groups, scale)
+
     @pytest.mark.parametrize("scale", ["std", "", None, True])
     def test_an_unknown_scale_is_answered_with_those_there_are(self, scale: Any) -> None:
         with pytest.raises(ValueError, match=rf"{scale!r}.*none.*group.*batch"):
@@ -600,6 +648,20 @@ class TestNormalize:
         values = torch.full((2, 3), number, dtype=arl.DTYPE)
         for eps in (1e-6, 0.0):
             assert (arl.normalize_advantages(values, mask_of([1, 1, 0], [1, 1, 1]), eps, dim) == 0).all()
+
+    def test_numbers_of_16_bits_are_squared_in_32(self) -> None:
+        """300 squared is infinite in float16."""
+        values = torch.tensor([300, -300, 500, 2], dtype=torch.float16)
+        assert torch.equal(arl.normalize_advantages(values), arl.normalize_advantages(values.float()))
+        assert arl.normalize_advantages(values).std().item() == pytest.approx(1, abs=1e-5)
+
+    @pytest.mark.parametrize("dim", [None, -1])
+    def test_what_is_too_large_or_too_small_to_square_is_refused(self, dim: int | None) -> None:
+        signs = torch.tensor([[1.0, -1.0, 0.0, 0.0]])
+        with pytest.raises(ValueError, match=r"^the standard deviation came out as inf: .*torch.float32"):
+            arl.normalize_advantages(signs * 1e25, dim=dim)
+        with pytest.raises(ValueError, match=r"^advantages came out as"):
+            arl.normalize_advantages(signs * 1e-25, eps=0.0, dim=dim)
 
     def test_nothing_to_normalise_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"\[1, 2\].*nothing"):
@@ -695,6 +757,12 @@ class TestExplainedVariance:
         assert arl.explained_variance(returns + 5, returns, mask) == pytest.approx(1)
         assert arl.explained_variance(returns * 0 + 5, returns, mask) == pytest.approx(0)
         assert arl.explained_variance(-returns, returns, mask) == pytest.approx(-3)
+
+    def test_a_variance_too_small_or_too_large_for_the_type_is_nan(self) -> None:
+        values, mask = table([1, 2, 4]), lengths_mask(3)
+        assert math.isnan(arl.explained_variance(values, values * 1e-200, mask))
+        assert math.isnan(arl.explained_variance(values * 1e200, values, mask))
+        assert math.isnan(arl.explained_variance(values, values * 1e200, mask))
 
     @pytest.mark.parametrize("number", [0.1, 0.0, 1 / 3])
     def test_returns_that_do_not_vary_leave_nothing_to_explain(self, number: float) -> None:

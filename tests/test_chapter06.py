@@ -134,6 +134,12 @@ def test_each_planted_mistake_misses_the_gradient(printed: dict[str, str]) -> No
     assert printed["not-detached"].startswith("refused: the advantages require a gradient")
 
 
+def test_on_the_gym_the_gradient_without_the_mask_is_another(printed: dict[str, str]) -> None:
+    cosine, length = numbers(printed["unmasked-gradient"])
+    assert abs(cosine) < 0.5
+    assert length > 3
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_figure_2_draws_the_trainings_that_the_chapter_begins(printed: dict[str, str]) -> None:
     legal = data("ch06-format-learning")["legal"]

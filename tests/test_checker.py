@@ -213,7 +213,7 @@ def test_prefixes_select_chapters_and_solutions(tmp_path: Path) -> None:
     write_chapter(tmp_path, "01-one", cell, kind="solutions")
     listed = {
         prefixes: [line.split()[0] for line in check(tmp_path, "--list", *prefixes).out.splitlines()]
-        for prefixes in [(), ("0",), ("01",), ("01/solutions",), ("A", "10")]
+        for prefixes in [(), ("0",), ("01",), ("01/solutions",), ("A", "10"), ("--no-solutions", "0")]
     }
     assert listed == {
         (): ["00", "01", "01/solutions", "10", "A"],
@@ -221,7 +221,11 @@ def test_prefixes_select_chapters_and_solutions(tmp_path: Path) -> None:
         ("01",): ["01", "01/solutions"],
         ("01/solutions",): ["01/solutions"],
         ("A", "10"): ["10", "A"],
+        ("--no-solutions", "0"): ["00", "01"],
     }
+    nothing = check(tmp_path, "--no-solutions", "01/solutions")
+    assert nothing.code == 2
+    assert "no chapter starts with '01/solutions'; there are 00, 01, 10, A" in nothing.err
     unknown = check(tmp_path, "07")
     assert unknown.code == 2
     assert "no chapter starts with '07'; there are 00, 01, 01/solutions, 10, A" in unknown.err

@@ -197,6 +197,13 @@ class TestAggregateLoss:
     def test_float32_stays_float32(self) -> None:
         assert arl.aggregate_loss(G4.float(), G4_MASK).dtype == torch.float32
 
+    def test_a_sum_of_16_bit_numbers_does_not_overflow(self) -> None:
+        ones = torch.ones(1, 100_000, dtype=torch.float16)
+        assert arl.aggregate_loss(ones, ones.bool()).item() == 1
+
+    def test_counts_may_be_a_plain_pair(self) -> None:
+        assert arl.aggregate_loss(G4, G4_MASK, whole=(6, 2)).item() == 3.5  # pyright: ignore[reportArgumentType]
+
     def test_the_counts_are_those_of_policy_tokens_and_of_rows_with_any(self) -> None:
         assert arl.loss_counts(mask_of([0, 0, 0], [1, 0, 1], [1, 1, 1])) == arl.LossCounts(tokens=5, sequences=2)
 
@@ -216,6 +223,14 @@ class TestRefusals:
             lambda: arl.loss_counts(G4_MASK.to(dtype)),
         ):
             with pytest.raises(TypeError, match=rf"{dtype}.*bool"):
+                call()
+
+    def test_complex_numbers(self) -> None:
+        for name, call in [
+            ("values", lambda: arl.aggregate_loss(G4 + 9j, G4_MASK)),
+            ("logprobs", lambda: arl.policy_gradient_loss(G4 + 9j, G4, G4_MASK)),
+        ]:
+            with pytest.raises(TypeError, match=rf"{name} are torch.complex128; they must be real"):
                 call()
 
     @pytest.mark.parametrize("shape", [(2, 3), (3, 4), (2, 4, 1), (4,), (1, 4), (2, 1)])
@@ -286,6 +301,20 @@ class TestPolicyGradientLoss:
         for mode in AGGREGATIONS:
             one = arl.policy_gradient_loss(-G4, column(2, -1), G4_MASK, mode, **options(mode))
             assert one == arl.policy_gradient_loss(-G4, wide, G4_MASK, mode, **options(mode))
+
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool])
+    def test_whole_numbers_and_booleans_are_advantages_like_others(self, dtype: torch.dtype) -> None:
+        whole = torch.tensor([1, 0], dtype=dtype)
+        given, floats = (
+            value_and_gradient(loss_of("seq-mean-token-sum"), {"logprobs": -G4, "advantages": some}, G4_MASK)
+            for some in (whole[:, None].expand(G4.shape), whole.to(arl.DTYPE)[:, None].expand(G4.shape))
+        )
+        assert given[0] == floats[0]
+        assert torch.equal(given[1], floats[1])
+
+    def test_complex_advantages_are_refused(self) -> None:
+        with pytest.raises(TypeError, match=r"complex64; they must be real"):
+            arl.policy_gradient_loss(-G4, torch.ones(2, dtype=torch.complex64), G4_MASK)
 
     def test_the_default_is_the_sum_over_the_tokens_of_an_episode(self) -> None:
         found = arl.policy_gradient_loss(-G4, column(1, 1), G4_MASK)
@@ -389,3 +418,67 @@ class TestReinforceUpdate:
         with pytest.raises(ValueError, match=rf"{name} is {value}"):
             stepped(batch, drawn(batch.ids.shape, 4), model=model, **{name: value})
         assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
+
+    def test_a_batch_of_no_episodes_has_no_gradient_and_is_told_so(self, batch: arl.TrajectoryBatch) -> None:
+        nobody = next(arl.microbatches(batch))[1]
+        nobody = arl.TrajectoryBatch(**{name: column[:0] for name, column in vars(nobody).items()})
+        with pytest.raises(ValueError, match=r"0 tensors .*a gradient: .*an empty batch.*no step was made"):
+            stepped(nobody, torch.zeros(0))
+
+
+def one_weight(dtype: torch.dtype = torch.float32, rate: float = 1.0) -> tuple[Tensor, torch.optim.Optimizer]:
+    """Return a weight of 1.5 with a gradient of 0.25, and an optimiser that has it alone."""
+    weight = torch.nn.Parameter(torch.tensor([1.5], dtype=dtype))
+    weight.grad = torch.tensor([0.25], dtype=dtype)
+    return weight, torch.optim.SGD([weight], lr=rate)
+
+
+class TestApplyGradient:
+    """What it refuses before the step; the step itself: test_training.py."""
+
+    @pytest.mark.parametrize(
+        "grid", [True, False, 0, -4, 3, 65536.0, 2.0, "4", 2**63, pytest.param(2**2000, id="2**2000")]
+    )
+    def test_a_grid_that_cannot_be_changes_no_weight(self, grid: Any) -> None:
+        weight, optimizer = one_weight()
+        with pytest.raises(ValueError, match=rf"^grid is {grid!r}; it must be a power of two"):
+            arl.apply_gradient(optimizer, grid=grid)
+        assert weight.item() == 1.5
+
+    @pytest.mark.parametrize("grid", [1, 4, 2**16, 2**62, None])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_power_of_two_is_a_grid(self, grid: int | None, dtype: torch.dtype) -> None:
+        weight, optimizer = one_weight(dtype)
+        arl.apply_gradient(optimizer, grid=grid)
+        assert weight.item() == (1.0 if grid == 1 else 1.25)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_weights_of_16_bits_are_not_snapped(self, dtype: torch.dtype) -> None:
+        """1.5 times 2**16 is infinite in float16."""
+        weight, optimizer = one_weight(dtype)
+        with pytest.raises(ValueError, match=rf"^grid is 65536, a weight {dtype}"):
+            arl.apply_gradient(optimizer)
+        assert weight.item() == 1.5
+        arl.apply_gradient(optimizer, grid=None)
+        assert weight.item() == 1.25
+
+    def test_a_step_below_half_a_grid_cell_vanishes(self) -> None:
+        for rate, moved in ((2**-16, 0.0), (2**-14, 2**-16)):
+            weight, optimizer = one_weight(rate=rate)
+            arl.apply_gradient(optimizer)
+            assert 1.5 - weight.item() == moved
+
+    def test_no_gradient_at_all_is_said_in_words(self) -> None:
+        weight, optimizer = one_weight()
+        weight.grad = None
+        with pytest.raises(ValueError, match=r"0 tensors of the optimiser's 1 .*another model; no step was made"):
+            arl.apply_gradient(optimizer)
+
+
+def test_a_batch_is_no_list_of_trajectories() -> None:
+    batch: Any = episodes(tiny_model(), 3)
+    tokenizer: Any = None  # it is not asked
+    assert arl.success_rate(batch.split()) == arl.success_rate(iter(batch.split()))
+    for call in (arl.success_rate, lambda given: arl.rollout_summary(tokenizer, given)):
+        with pytest.raises(TypeError, match=r"TrajectoryBatch; give .*batch\.split\(\)"):
+            call(batch)

@@ -463,8 +463,7 @@ class TestValueLoss:
     def test_values_within_the_clip_are_not_counted_as_clipped(self) -> None:
         """Not one of 3,000: old + (value - old) is often the value's neighbour, whose error can be larger."""
         shape, mask = [50, 60], torch.ones(50, 60, dtype=torch.bool)
-        old, returns = drawn(shape, 0), drawn(shape, 1)
-        values = old + drawn(shape, 2, -0.29, 0.29)
+        old, returns, values = drawn(shape, 0, -0.25, 0.25), drawn(shape, 1), drawn(shape, 2, -0.01, 0.01)
         found = arl.ppo_value_loss(values, returns, mask, old, 0.3)
         assert found.clip_fraction == 0
         assert found.loss == arl.ppo_value_loss(values, returns, mask).loss
@@ -504,6 +503,17 @@ def test_an_unclipped_loss_has_the_gradient_of_its_formula(loss: TokenLoss) -> N
     assert close(gradient, torch.where(mask, right, 0.0) / 7)
 
 
+@pytest.mark.parametrize("wrong", [math.nan, -math.inf])
+def test_new_log_probabilities_and_values_are_finite_at_policy_tokens(wrong: float) -> None:
+    mask, table = lengths_mask(3, 4), torch.zeros(2, 4, dtype=arl.DTYPE)
+    new = table.clone()
+    new[1, 2] = wrong
+    with pytest.raises(ValueError, match="row 1, position 2"):
+        arl.ppo_policy_loss(new, table, table, mask)
+    with pytest.raises(ValueError, match="row 1, position 2"):
+        arl.ppo_value_loss(new, table, mask)
+
+
 def with_critic(model: arl.TinyAgent, shared: bool = False, clip: float | None = None) -> arl.Critic:
     """Return a critic with the model's trunk, or with one of its own and plain descent at rate 1."""
     trunk, head = model if shared else tiny_model(1), arl.ValueHead(8, arl.generator(2))
@@ -518,7 +528,9 @@ def updated(
     model = tiny_model() if model is None else model
     arguments = {"max_grad_norm": None, "grid": None, **arguments}
     seed = arguments.pop("seed", 0)
-    optimizer = torch.optim.SGD(model.parameters(), rate)
+    critic = arguments.get("critic")
+    head = [*critic.head.parameters()] if critic is not None and critic.optimizer is None else []
+    optimizer = torch.optim.SGD([*model.parameters(), *head], rate)
     found = arl.ppo_update(model, optimizer, batch, advantages, arl.generator(seed), **arguments)
     return [parameter.detach() for parameter in model.parameters()], found
 
@@ -570,6 +582,25 @@ class TestUpdate:
         assert shipped.ratio_max > 1.1
         assert shipped.approx_kl > 1e-3
 
+    def test_a_step_forgets_the_gradient_of_the_one_before(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        arguments = {"returns": advantages, "minibatches": 1}
+        model, again = tiny_model(), tiny_model()
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, 7)
+        critic = with_critic(model)
+        twice, _ = updated(batch, advantages, model, critic=critic, epochs=2, **arguments)
+        own = with_critic(again)
+        for _ in range(2):
+            once, _ = updated(batch, advantages, again, critic=own, epochs=1, **arguments)
+            for parameter in (*again.parameters(), *own.trunk.parameters(), *own.head.parameters()):
+                parameter.grad = None
+        assert all(map(close, twice, once))
+        for part, same in ((critic.trunk, own.trunk), (critic.head, own.head)):
+            pairs = zip(part.parameters(), same.parameters(), strict=True)
+            assert all(close(one.detach(), two.detach()) for one, two in pairs)
+
     def test_one_advantage_an_episode_and_one_an_action_are_the_same_steps(self, batch: arl.TrajectoryBatch) -> None:
         one = drawn(batch.ids.shape[:1], 4)
         wide = arl.broadcast_to_tokens(one, batch.action_mask)
@@ -586,6 +617,19 @@ class TestUpdate:
         _, records = updated(batch, advantages, epochs=4, minibatches=1, max_kl=1e6)
         assert [record.steps for record in records] == [1] * 4
 
+    def test_the_critic_is_clipped_around_its_values_before_the_update(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        critic, returns = with_critic(tiny_model(), clip=0.01), torch.full_like(advantages, 0.7)
+        before = critic.values(batch).detach()
+        _, records = updated(batch, advantages, critic=critic, returns=returns, epochs=2, minibatches=1)
+        assert [record.value_clip_fraction > 0 for record in records] == [False, True]
+        once = with_critic(tiny_model(), clip=0.01)
+        updated(batch, advantages, critic=once, returns=returns, **ONE_STEP)
+        right = arl.ppo_value_loss(once.values(batch), returns, batch.action_mask, before, 0.01)
+        assert records[1].value_loss == pytest.approx(right.loss.item(), abs=1e-10)
+        assert records[1].value_clip_fraction == pytest.approx(right.clip_fraction)
+
     def test_a_shared_trunk_gets_both_gradients(self, batch: arl.TrajectoryBatch, advantages: Tensor) -> None:
         model, returns = tiny_model(), torch.full_like(advantages, 0.7)
         critic = with_critic(model, shared=True)
@@ -599,6 +643,69 @@ class TestUpdate:
         right = torch.autograd.grad(loss, [*fresh.parameters()])
         for weight, before, slope in zip(moved, fresh.parameters(), right, strict=True):
             assert close(before.detach() - weight, slope)
+
+    @pytest.mark.parametrize("shared", [True, False])
+    def test_a_critic_that_no_optimiser_holds_is_refused(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, shared: bool
+    ) -> None:
+        model = tiny_model()
+        critic = arl.Critic(model if shared else tiny_model(1), arl.ValueHead(8, arl.generator(2)))
+        optimizer = torch.optim.SGD(model.parameters(), 1.0)
+        with pytest.raises(ValueError, match="head.weight is in 0" if shared else "trunk.tokens is in 0"):
+            arl.ppo_update(model, optimizer, batch, advantages, arl.generator(0), critic, advantages)
+
+    def test_a_record_of_nan_is_named_by_its_row_in_the_batch_and_no_step_is_made(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        row, place = batch.action_mask.nonzero()[-1].tolist()
+        logprobs = batch.logprobs.clone()
+        logprobs[row, place] = math.nan
+        for seed in range(4):
+            model = tiny_model()
+            with pytest.raises(ValueError, match=f"row {row}, position {place}"):
+                updated(dataclasses.replace(batch, logprobs=logprobs), advantages, model, seed=seed)
+            assert all(
+                one.equal(other) for one, other in zip(model.parameters(), tiny_model().parameters(), strict=True)
+            )
+
+    def test_statistics_and_the_limit_on_the_kl_are_means_over_the_tokens_seen(
+        self, batch: arl.TrajectoryBatch
+    ) -> None:
+        moved = dataclasses.replace(batch, logprobs=torch.where(batch.action_mask, batch.logprobs - math.log(1.5), 0.0))
+        for seed in range(6):
+            good = torch.ones(len(batch), dtype=arl.DTYPE)
+            _, (epoch,) = updated(moved, good, seed=seed, minibatches=len(batch), epochs=3, max_kl=0.05)
+            assert epoch.steps == 0
+            assert epoch.clip_fraction == pytest.approx(1)
+            assert epoch.approx_kl == pytest.approx(0.5 - math.log(1.5))
+
+    def test_without_a_generator_nothing_is_drawn(self, batch: arl.TrajectoryBatch, advantages: Tensor) -> None:
+        model = tiny_model()
+        optimizer, nothing = torch.optim.SGD(model.parameters(), 1.0), None
+        with pytest.raises(TypeError, match="generator is None"):
+            arl.ppo_update(model, optimizer, batch, advantages, nothing)  # pyright: ignore[reportArgumentType]
+
+    @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
+    def test_a_critic_that_would_climb_its_loss_is_refused(self, weight: float) -> None:
+        with pytest.raises(ValueError, match="weight is"):
+            arl.Critic(tiny_model(), arl.ValueHead(8, arl.generator(0)), weight=weight)
+
+    @pytest.mark.parametrize("setting", [{"epochs": 0}, {"clip_low": 2.0}, {"temperature": 0.0}, {"aggregation": "x"}])
+    def test_settings_are_refused_before_anything_is_drawn(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, setting: dict[str, Any]
+    ) -> None:
+        model, generator = tiny_model(), arl.generator(0)
+        before = generator.get_state()
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            arl.ppo_update(model, torch.optim.SGD(model.parameters()), batch, advantages, generator, **setting)
+        assert generator.get_state().equal(before)
+
+    @pytest.mark.parametrize("max_kl", [0.0, -1.0, math.nan])
+    def test_a_limit_that_no_kl_can_keep_is_refused(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, max_kl: float
+    ) -> None:
+        with pytest.raises(ValueError, match="max_kl"):
+            updated(batch, advantages, max_kl=max_kl)
 
     @pytest.mark.parametrize("name", ["advantages", "returns"])
     @pytest.mark.parametrize("minibatches", [1, 5])

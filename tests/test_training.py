@@ -210,7 +210,7 @@ class TestMicrobatches:
 
     @pytest.mark.parametrize("rows", [[-1], [0, 8], [False] * 8, [1.0]])
     def test_rows_that_the_batch_does_not_have_are_refused(self, batch, rows: list) -> None:
-        with pytest.raises(ValueError, match="rows are .* from 0 to 7"):
+        with pytest.raises(ValueError, match=r"rows are .* from 0 to 7"):
             list(arl.microbatches(batch, None, torch.tensor(rows)))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .figures import svg_name, svg_problems
@@ -16,6 +18,7 @@ from .notebook import write_atomic
 from .scratch import Scratch
 
 TIMEOUT = 120.0
+STOPS = (signal.SIGINT, signal.SIGTERM)
 # Nothing of the machine or its user may reach the picture.
 PINNED = {
     "PYTHONHASHSEED": "0",
@@ -86,11 +89,19 @@ def orphans(root: Path) -> list[Path]:
 
 def draw_all(scripts: Sequence[Path], timeout: float = TIMEOUT, jobs: int | None = None) -> list[Result]:
     """Run every script and return the results in the same order; a script that fails does not stop the others."""
-    with (
-        Scratch("figures") as folder,
-        ThreadPoolExecutor(max_workers=jobs or min(4, os.cpu_count() or 1)) as pool,
-    ):
-        return list(pool.map(lambda script: draw_one(script, folder, timeout), scripts))
+    workers = jobs or min(4, os.cpu_count() or 1)
+    release = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, STOPS)  # a script is stopped as its caller is
+    with Scratch("figures") as folder, ThreadPoolExecutor(workers, initializer=release) as pool:
+        # A signal that came while the pool starts a thread would make it forget the thread, and not wait for it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            drawn = [pool.submit(draw_one, script, folder, timeout) for script in scripts]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            return [future.result() for future in drawn]
+        finally:
+            pool.shutdown(cancel_futures=True)  # those that have not begun when a signal ends the run
 
 
 def draw_one(script: Path, folder: Path, timeout: float = TIMEOUT) -> Result:

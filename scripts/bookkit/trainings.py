@@ -159,11 +159,14 @@ def mean_at(curves: Sequence[Sequence[float]], place: int) -> float:
     return sum(curve[place] for curve in curves) / len(curves)
 
 
-def band(axes: Any, curves: Sequence[Sequence[float]], episodes: int, number: int, label: str) -> None:
-    """Draw the mean of several curves over the episodes sampled, in a series' look, and their range as a band."""
+def band(axes: Any, curves: Sequence[Sequence[float]], episodes: int, number: int, label: str, first: int = 1) -> None:
+    """Draw the mean of several curves over the episodes sampled, in a series' look, and their range as a band.
+
+    `first` batches had been sampled at the first point: 0 for what is true before a batch, 1 for what is after it.
+    """
     color, dash, marker = SERIES[number]
     points = list(zip(*curves, strict=True))
-    xs = [episodes * (place + 1) for place in range(len(points))]
+    xs = [episodes * (place + first) for place in range(len(points))]
     axes.fill_between(xs, [min(p) for p in points], [max(p) for p in points], color=color, alpha=0.16, linewidth=0)
     look = {"marker": marker, "markevery": max(len(points) // 8, 1), "markersize": 6}
     axes.plot(xs, [sum(p) / len(p) for p in points], color=color, linestyle=dash, label=label, **look)
