@@ -7,7 +7,6 @@ ways in turn, and the median of many repetitions. Times depend on the machine; t
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -115,15 +114,6 @@ def _look(number: int) -> Any:
     return dict(zip(("color", "linestyle", "marker"), fig.SERIES[number], strict=True))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; measure before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="measure again and rewrite the data (about a minute)")
-    if parser.parse_args(argv).record:
-        record()
-    fig.save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    about = "measure again and rewrite the data (about a minute)"
+    raise SystemExit(fig.command(__file__, __doc__, draw, record, about))

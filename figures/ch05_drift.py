@@ -6,7 +6,6 @@ what the cells of §5.4 have printed in the chapter; nothing is run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from bookkit.figures import GRID, INK, SERIES, chart, chart_style, chart_svg, save
+from bookkit.figures import GRID, INK, SERIES, chart, chart_style, chart_svg, command
 from bookkit.notebook import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,15 +98,5 @@ def _groups(axes: Any, data: Sequence[dict[str, Any]]) -> None:
             axes.axhline(places[0] - 0.5, color=GRID, linewidth=0.8)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; take over what the chapter printed before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="rewrite the data from the chapter's recorded outputs")
-    if parser.parse_args(argv).record:
-        record()
-    save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(command(__file__, __doc__, draw, record, "rewrite the data from the chapter's recorded outputs"))

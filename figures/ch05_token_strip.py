@@ -6,13 +6,11 @@ runs chapter 5 up to the cell that prints the episode's strip and writes that fi
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
 import types
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -23,7 +21,7 @@ import drawsvg
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from bookkit.figures import MONO, SVG, card, finish, save
+from bookkit.figures import MONO, SVG, card, command, finish
 from bookkit.notebook import write_atomic
 
 if TYPE_CHECKING:
@@ -93,15 +91,5 @@ def draw() -> str:
     return on_card(svg, "One episode as a token strip", desc)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; run the chapter before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="run the chapter and rewrite the data (about a minute)")
-    if parser.parse_args(argv).record:
-        record()
-    save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(command(__file__, __doc__, draw, record, "run the chapter and rewrite the data (about a minute)"))

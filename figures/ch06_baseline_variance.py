@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import agentrl as arl
-from bookkit.figures import INK, MUTED, SERIES, chart, chart_style, chart_svg, save
+from bookkit.figures import INK, MUTED, SERIES, chart, chart_style, chart_svg, command
 from bookkit.notebook import write_atomic
 
 DATA = Path(__file__).resolve().parent / "data" / "ch06-baseline-variance.json"
@@ -153,6 +153,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    if "--record" in sys.argv:
-        record()
-    save(__file__, draw())
+    raise SystemExit(command(__file__, __doc__, draw, record, "compute and sample again and rewrite the data"))

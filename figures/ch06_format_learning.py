@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import torch
 
 import agentrl as arl
-from bookkit.figures import chart, chart_style, chart_svg, save
+from bookkit.figures import chart, chart_style, chart_svg, command
 from bookkit.notebook import write_atomic
 
 DATA = Path(__file__).resolve().parent / "data" / "ch06-format-learning.json"
@@ -74,6 +74,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    if "--record" in sys.argv:
-        record()
-    save(__file__, draw())
+    raise SystemExit(command(__file__, __doc__, draw, record, "train again and rewrite the data (about a minute)"))

@@ -6,9 +6,7 @@ it takes about 4 minutes of CPU): from the starting agent, and with learning rat
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,7 +19,7 @@ import torch
 
 import agentrl as arl
 from bookkit import trainings
-from bookkit.figures import MUTED, chart, chart_style, chart_svg, save
+from bookkit.figures import MUTED, chart, chart_style, chart_svg, command
 
 RECORD = "06-reinforce.json"
 SEEDS = (2, 3, 4)
@@ -112,15 +110,5 @@ def in_words(trained: dict[float, list[Any]], runs: list[Any]) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; train what the records lack before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="train what the records lack (up to 4 minutes of CPU)")
-    if parser.parse_args(argv).record:
-        record()
-    save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(command(__file__, __doc__, draw, record, "train what the records lack (up to 4 minutes of CPU)"))

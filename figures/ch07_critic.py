@@ -6,9 +6,8 @@ lacks (about 2 minutes of CPU): critics of the starting agent, which is not trai
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import torch
 
 import agentrl as arl
 from bookkit import trainings
-from bookkit.figures import INK, SERIES, chart, chart_style, chart_svg, save
+from bookkit.figures import INK, SERIES, chart, chart_style, chart_svg, command
 
 RECORD = "07-critic.json"
 SEEDS = (2, 3, 4)
@@ -171,15 +170,5 @@ def in_words(runs: list[dict[str, Any]], kinds: list[str]) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; study what the record lacks before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="study the seeds the record lacks (2 minutes of CPU)")
-    if parser.parse_args(argv).record:
-        record()
-    save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(command(__file__, __doc__, draw, record, "study the seeds the record lacks (2 minutes of CPU)"))

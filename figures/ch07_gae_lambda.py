@@ -6,16 +6,14 @@ file from what cell lambda-exact of §7.5 has printed in the chapter; nothing is
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from bookkit.figures import chart, chart_style, chart_svg, save
+from bookkit.figures import chart, chart_style, chart_svg, command
 from bookkit.notebook import load_chapter, write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +44,11 @@ def batch_error(bias: float, noise: float) -> float:
     return (bias**2 + noise**2 / EPISODES) ** 0.5
 
 
+def record() -> None:
+    """Write the data file."""
+    write_atomic(DATA, json.dumps(rows(), indent=1) + "\n")
+
+
 def draw() -> str:
     """Return the text of the SVG."""
     data = json.loads(DATA.read_text(encoding="utf-8"))
@@ -67,14 +70,5 @@ def draw() -> str:
         return chart_svg(figure, "What lambda trades", DESC.format(", ".join(biases[1:]), ", ".join(lowest)))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Draw the figure; with --record, write its data first."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write the data file from the chapter's output first")
-    if parser.parse_args(argv).record:
-        write_atomic(DATA, json.dumps(rows(), indent=1) + "\n")
-    save(__file__, draw())
-
-
 if __name__ == "__main__":
-    main()
+    raise SystemExit(command(__file__, __doc__, draw, record, "write the data file from the chapter's output first"))

@@ -6,16 +6,14 @@ it first writes that file from what cells of §8.1 have printed in the chapter; 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from bookkit.figures import INK, SERIES, chart, chart_style, chart_svg, save
+from bookkit.figures import INK, SERIES, chart, chart_style, chart_svg, command
 from bookkit.notebook import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +36,11 @@ def rows() -> list[dict[str, float]]:
     if not found:
         raise ValueError("cell ess-length-print of chapter 8 prints no table")
     return [{"length": int(n), "tokens": float(one), "sequences": float(whole)} for n, one, whole in found]
+
+
+def record() -> None:
+    """Write the data file."""
+    write_atomic(DATA, json.dumps({"rows": rows()}, indent=1) + "\n")
 
 
 def draw() -> str:
@@ -63,14 +66,5 @@ def draw() -> str:
         return chart_svg(figure, "Effective sample size against length", DESC.format(told))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Draw the figure; with --record, write its data first."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write the data file from the chapter's output first")
-    if parser.parse_args(argv).record:
-        write_atomic(DATA, json.dumps({"rows": rows()}, indent=1) + "\n")
-    save(__file__, draw())
-
-
 if __name__ == "__main__":
-    main()
+    raise SystemExit(command(__file__, __doc__, draw, record, "write the data file from the chapter's output first"))

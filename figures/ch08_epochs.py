@@ -6,10 +6,8 @@ about 12 minutes of CPU): PPO with 1, 2, 4 and 8 epochs, with 16 clipped and not
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import torch
 
 import agentrl as arl
 from bookkit import trainings
-from bookkit.figures import chart, chart_style, chart_svg, save
+from bookkit.figures import chart, chart_style, chart_svg, command
 
 RECORD = "08-epochs.json"
 SEEDS = (2, 3, 4)
@@ -145,15 +143,5 @@ def in_words() -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figure; train what the record lacks before when asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="train what the record lacks (up to 12 minutes of CPU)")
-    if parser.parse_args(argv).record:
-        record()
-    save(__file__, draw())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(command(__file__, __doc__, draw, record, "train what the record lacks (up to 12 minutes of CPU)"))

@@ -402,3 +402,20 @@ def test_an_interrupted_run_leaves_no_folder_and_no_traceback(book: Path, number
     assert (process.returncode, b"Traceback" in errors) == (128 + number, False)
     assert list(scratch.iterdir()) == []
     assert not (book / "figures" / "ch01-one.svg").exists()
+
+
+def test_a_script_records_only_when_asked_and_then_before_it_draws(tmp_path: Path) -> None:
+    script, done = tmp_path / "ch01_one.py", []
+
+    def record() -> None:
+        done.append("recorded")
+
+    def draw() -> str:
+        done.append("drawn")
+        return fig.finish(fig.card(300, 100), "A card", "An empty card.")
+
+    for arguments, expected in (([], ["drawn"]), (["--record"], ["recorded", "drawn"])):
+        done.clear()
+        assert fig.command(script, "about", draw, record, "what", arguments) == 0
+        assert done == expected
+    assert (tmp_path / "ch01-one.svg").read_text(encoding="utf-8").startswith("<")

@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from token_losses import (
     AGGREGATIONS,
     FILLERS,
     NORM,
-    TokenLoss,
     aggregate_in_loops,
-    check_gradient_is_the_slope,
-    check_inputs_are_left_alone,
-    check_masked_positions_are_never_read,
-    check_padding_changes_nothing,
-    check_parts_add_up,
-    check_recorded_columns_are_finite,
-    check_recorded_columns_have_no_gradient,
-    check_rows_may_be_permuted,
+    aggregation_of,
     close,
     column,
     drawn,
@@ -30,6 +21,7 @@ from token_losses import (
     episodes,
     few,
     lengths_mask,
+    loss_of,
     mask_of,
     masks,
     options,
@@ -46,90 +38,6 @@ import agentrl as arl
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 G4, G4_MASK = table([1, 2, 9, 9], [3, 4, 5, 6]), lengths_mask(2, 4)
-
-
-def aggregation_of(mode: str) -> TokenLoss:
-    return TokenLoss(
-        mode,
-        ("values",),
-        lambda c, mask, whole: arl.aggregate_loss(c["values"], mask, mode, **options(mode), whole=whole),
-    )
-
-
-def loss_of(mode: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
-    name = f"policy gradient, {mode}" + ", one advantage an episode" * bool(by_row)
-    return TokenLoss(
-        name,
-        ("logprobs", "advantages"),
-        lambda c, mask, whole: arl.policy_gradient_loss(
-            c["logprobs"], c["advantages"], mask, mode, **options(mode), whole=whole
-        ),
-        by_row,
-    )
-
-
-LOSSES = [
-    *map(aggregation_of, AGGREGATIONS),
-    *map(loss_of, AGGREGATIONS),
-    *(loss_of(mode, ("advantages",)) for mode in AGGREGATIONS),
-]
-each_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
-
-
-class TestEveryLoss:
-    """What holds for each aggregation, alone and under the policy gradient."""
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, data=st.data())
-    @few
-    def test_parts_of_any_rows_add_up_to_the_batch_in_value_and_gradient(
-        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
-    ) -> None:
-        order = data.draw(st.permutations(range(len(mask))))
-        cuts = sorted(data.draw(st.sets(st.integers(0, len(mask)))))
-        check_parts_add_up(loss, mask, seed, order, cuts)
-
-    @each_loss
-    @given(mask=masks(), seed=seeds)
-    @few
-    def test_nan_and_inf_at_masked_positions_change_nothing(self, loss: TokenLoss, mask: Tensor, seed: int) -> None:
-        check_masked_positions_are_never_read(loss, mask, seed)
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, data=st.data())
-    @few
-    def test_the_order_of_the_rows_does_not_matter(
-        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
-    ) -> None:
-        check_rows_may_be_permuted(loss, mask, seed, data.draw(st.permutations(range(len(mask)))))
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, extra=st.integers(1, 3))
-    @few
-    def test_padding_changes_nothing(self, loss: TokenLoss, mask: Tensor, seed: int, extra: int) -> None:
-        check_padding_changes_nothing(loss, mask, seed, extra)
-
-    @each_loss
-    @pytest.mark.parametrize("seed", range(3))
-    def test_the_gradient_is_the_slope(self, loss: TokenLoss, seed: int) -> None:
-        check_gradient_is_the_slope(loss, mask_of([1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]), seed)
-
-    @each_loss
-    def test_no_input_is_written_to(self, loss: TokenLoss) -> None:
-        check_inputs_are_left_alone(loss, lengths_mask(2, 4), 0)
-
-    @each_loss
-    def test_what_was_recorded_carries_no_gradient_and_is_finite(self, loss: TokenLoss) -> None:
-        mask = mask_of([0, 0, 0], [1, 0, 1], [0, 0, 0])
-        check_recorded_columns_have_no_gradient(loss, mask, 0)
-        check_recorded_columns_are_finite(loss, mask, 0)
-
-    @each_loss
-    def test_a_part_without_policy_tokens_adds_nothing_and_can_be_differentiated(self, loss: TokenLoss) -> None:
-        nothing = mask_of([0, 0], [0, 0])
-        value, gradient = value_and_gradient(loss, loss.draw(nothing, 0), nothing, arl.LossCounts(3, 2))
-        assert value == 0
-        assert (gradient == 0).all()
 
 
 class TestAggregateLoss:

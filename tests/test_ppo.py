@@ -12,19 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from token_losses import (
     AGGREGATIONS,
+    CLIPS,
     FILLERS,
     TokenLoss,
     aggregate_in_loops,
-    check_gradient_is_the_slope,
-    check_inputs_are_left_alone,
     check_masked_positions_are_never_read,
-    check_padding_changes_nothing,
-    check_parts_add_up,
-    check_recorded_columns_are_finite,
-    check_recorded_columns_have_no_gradient,
-    check_rows_may_be_permuted,
     close,
     column,
+    critic_of,
     drawn,
     each_mode,
     episodes,
@@ -34,6 +29,8 @@ from token_losses import (
     mask_of,
     masks,
     options,
+    policy_loss,
+    ppo_of,
     seeds,
     table,
     tiny_model,
@@ -46,49 +43,6 @@ import agentrl as arl
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 G6_RATIOS = table([1.2, 1.3, 1.5, 0.7, 0.5, 4])
-CLIPS: dict[str, dict[str, float]] = {
-    "clipped": {},
-    "clip higher": {"clip_low": 0.2, "clip_high": 0.28},
-    "dual clip": {"clip_low": 0.3, "clip_high": 0.1, "dual_clip": 1.5},
-    "no clip": {"clip_low": math.inf, "clip_high": math.inf},
-    "no room": {"clip_low": 0.0, "clip_high": 0.0},
-}
-
-
-def policy_loss(columns: dict[str, Tensor], mask: Tensor, **arguments: Any) -> Any:
-    return arl.ppo_policy_loss(columns["logprobs"], columns["old_logprobs"], columns["advantages"], mask, **arguments)
-
-
-def ppo_of(mode: str, clip: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
-    name = f"{clip}, {mode}" + ", one advantage an episode" * bool(by_row)
-    arguments = {"aggregation": mode, **options(mode), **CLIPS[clip]}
-    return TokenLoss(
-        name,
-        ("logprobs", "old_logprobs", "advantages"),
-        lambda c, mask, whole: policy_loss(c, mask, whole=whole, **arguments).loss,
-        by_row,
-    )
-
-
-def critic_of(mode: str, clip: float | None) -> TokenLoss:
-    columns = ("values", "returns", *["old_values"] * (clip is not None))
-    arguments = {"aggregation": mode, "clip": clip, **options(mode)}
-
-    def compute(c: dict[str, Tensor], mask: Tensor, whole: Any) -> Tensor:
-        return arl.ppo_value_loss(
-            c["values"], c["returns"], mask, old_values=c.get("old_values"), whole=whole, **arguments
-        ).loss
-
-    return TokenLoss(f"critic, clip {clip}, {mode}", columns, compute)
-
-
-LOSSES = [
-    *(ppo_of(mode, clip) for mode in AGGREGATIONS for clip in ("clip higher", "dual clip")),
-    *(ppo_of("token-mean", clip) for clip in ("clipped", "no clip", "no room")),
-    ppo_of("seq-mean-token-mean", "clipped", ("advantages",)),
-    *(critic_of(mode, clip) for mode in AGGREGATIONS for clip in (None, 0.3)),
-]
-each_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 
 
 def clipped_in_loops(ratio: float, advantage: float, low: float, high: float, dual: float | None) -> tuple[float, str]:
@@ -108,79 +62,6 @@ def g6(advantage: float, **arguments: Any) -> tuple[Any, list[float]]:
     arguments = {"clip_low": 0.2, "clip_high": 0.28, **arguments}
     found = arl.ppo_policy_loss(leaf, torch.zeros_like(leaf), every, every != 0, **arguments)
     return found, (6 * torch.autograd.grad(found.loss, leaf)[0])[0].tolist()
-
-
-class TestEveryLoss:
-    """What holds for each aggregation, clip and critic."""
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, data=st.data())
-    @few
-    def test_parts_of_any_rows_add_up_to_the_batch_in_value_and_gradient(
-        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
-    ) -> None:
-        order = data.draw(st.permutations(range(len(mask))))
-        cuts = sorted(data.draw(st.sets(st.integers(0, len(mask)))))
-        check_parts_add_up(loss, mask, seed, order, cuts)
-
-    @each_loss
-    @given(mask=masks(), seed=seeds)
-    @few
-    def test_nan_and_inf_at_masked_positions_change_nothing(self, loss: TokenLoss, mask: Tensor, seed: int) -> None:
-        check_masked_positions_are_never_read(loss, mask, seed)
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, data=st.data())
-    @few
-    def test_the_order_of_the_rows_does_not_matter(
-        self, loss: TokenLoss, mask: Tensor, seed: int, data: st.DataObject
-    ) -> None:
-        check_rows_may_be_permuted(loss, mask, seed, data.draw(st.permutations(range(len(mask)))))
-
-    @each_loss
-    @given(mask=masks(), seed=seeds, extra=st.integers(1, 3))
-    @few
-    def test_padding_changes_nothing(self, loss: TokenLoss, mask: Tensor, seed: int, extra: int) -> None:
-        check_padding_changes_nothing(loss, mask, seed, extra)
-
-    @each_loss
-    @pytest.mark.parametrize("seed", range(3))
-    def test_the_gradient_is_the_slope(self, loss: TokenLoss, seed: int) -> None:
-        check_gradient_is_the_slope(loss, mask_of([1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]), seed)
-
-    @each_loss
-    def test_no_input_is_written_to(self, loss: TokenLoss) -> None:
-        check_inputs_are_left_alone(loss, lengths_mask(2, 4), 0)
-
-    @each_loss
-    def test_what_was_recorded_carries_no_gradient_and_is_finite(self, loss: TokenLoss) -> None:
-        mask = mask_of([0, 0, 0], [1, 0, 1], [0, 0, 0])
-        check_recorded_columns_have_no_gradient(loss, mask, 0)
-        check_recorded_columns_are_finite(loss, mask, 0)
-
-    @each_loss
-    def test_a_part_without_policy_tokens_adds_nothing_and_can_be_differentiated(self, loss: TokenLoss) -> None:
-        nothing = mask_of([0, 0], [0, 0])
-        value, gradient = value_and_gradient(loss, loss.draw(nothing, 0), nothing, arl.LossCounts(3, 2))
-        assert value == 0
-        assert (gradient == 0).all()
-
-    @each_loss
-    def test_a_mask_that_is_not_bool_and_another_shape_are_refused(self, loss: TokenLoss) -> None:
-        mask = lengths_mask(2, 4)
-        columns = loss.draw(mask, 0)
-        with pytest.raises(TypeError, match=r"int64.*bool"):
-            loss.compute(columns, mask.long(), None)
-        for name in loss.tables():
-            for wrong in (columns[name][:1], columns[name][:, :1], columns[name][:, :3], columns[name][0]):
-                with pytest.raises(ValueError, match=rf"{name} \[.*\[2, 4\]"):
-                    loss.compute({**columns, name: wrong}, mask, None)
-
-    @each_loss
-    def test_nothing_to_divide_by_is_refused(self, loss: TokenLoss) -> None:
-        nothing = mask_of([0, 0], [0, 0])
-        with pytest.raises(ValueError, match=r"0.*positive"):
-            loss.compute(loss.draw(nothing, 0), nothing, None)
 
 
 class TestRatio:

@@ -250,3 +250,72 @@ def stepped_by(model: torch.nn.Module, update: Callable[[torch.optim.Optimizer],
     before = [parameter.detach().clone() for parameter in model.parameters()]
     found = update(torch.optim.SGD(model.parameters(), 1.0))
     return [one - other.detach() for one, other in zip(before, model.parameters(), strict=True)], found
+
+
+def aggregation_of(mode: str) -> TokenLoss:
+    return TokenLoss(
+        mode,
+        ("values",),
+        lambda c, mask, whole: arl.aggregate_loss(c["values"], mask, mode, **options(mode), whole=whole),
+    )
+
+
+def loss_of(mode: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
+    name = f"policy gradient, {mode}" + ", one advantage an episode" * bool(by_row)
+    return TokenLoss(
+        name,
+        ("logprobs", "advantages"),
+        lambda c, mask, whole: arl.policy_gradient_loss(
+            c["logprobs"], c["advantages"], mask, mode, **options(mode), whole=whole
+        ),
+        by_row,
+    )
+
+
+CLIPS: dict[str, dict[str, float]] = {
+    "clipped": {},
+    "clip higher": {"clip_low": 0.2, "clip_high": 0.28},
+    "dual clip": {"clip_low": 0.3, "clip_high": 0.1, "dual_clip": 1.5},
+    "no clip": {"clip_low": math.inf, "clip_high": math.inf},
+    "no room": {"clip_low": 0.0, "clip_high": 0.0},
+}
+
+
+def policy_loss(columns: dict[str, Tensor], mask: Tensor, **arguments: Any) -> Any:
+    return arl.ppo_policy_loss(columns["logprobs"], columns["old_logprobs"], columns["advantages"], mask, **arguments)
+
+
+def ppo_of(mode: str, clip: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
+    name = f"{clip}, {mode}" + ", one advantage an episode" * bool(by_row)
+    arguments = {"aggregation": mode, **options(mode), **CLIPS[clip]}
+    return TokenLoss(
+        name,
+        ("logprobs", "old_logprobs", "advantages"),
+        lambda c, mask, whole: policy_loss(c, mask, whole=whole, **arguments).loss,
+        by_row,
+    )
+
+
+def critic_of(mode: str, clip: float | None) -> TokenLoss:
+    columns = ("values", "returns", *["old_values"] * (clip is not None))
+    arguments = {"aggregation": mode, "clip": clip, **options(mode)}
+
+    def compute(c: dict[str, Tensor], mask: Tensor, whole: Any) -> Tensor:
+        return arl.ppo_value_loss(
+            c["values"], c["returns"], mask, old_values=c.get("old_values"), whole=whole, **arguments
+        ).loss
+
+    return TokenLoss(f"critic, clip {clip}, {mode}", columns, compute)
+
+
+POLICY_GRADIENT_LOSSES = [
+    *map(aggregation_of, AGGREGATIONS),
+    *map(loss_of, AGGREGATIONS),
+    *(loss_of(mode, ("advantages",)) for mode in AGGREGATIONS),
+]
+PPO_LOSSES = [
+    *(ppo_of(mode, clip) for mode in AGGREGATIONS for clip in ("clip higher", "dual clip")),
+    *(ppo_of("token-mean", clip) for clip in ("clipped", "no clip", "no room")),
+    ppo_of("seq-mean-token-mean", "clipped", ("advantages",)),
+    *(critic_of(mode, clip) for mode in AGGREGATIONS for clip in (None, 0.3)),
+]

@@ -8,11 +8,12 @@ Coordinates are pixels at a width of about 760; y grows downwards; every text is
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -637,6 +638,26 @@ def _content_problems(root: ET.Element) -> list[str]:
 def svg_name(script: str | Path) -> str:
     """Return the name of the SVG a script draws: `ch01-training-loop.svg` for `ch01_training_loop.py`."""
     return Path(script).stem.replace("_", "-") + ".svg"
+
+
+def command(
+    script: str | Path,
+    about: str | None,
+    draw: Callable[[], str],
+    record: Callable[[], object],
+    what: str,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Draw a figure as its script's command line says, after `record` with --record, and return 0.
+
+    `about` is the script's docstring, `what` says what --record does and how long it takes.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help=what)
+    if parser.parse_args(argv).record:
+        record()
+    save(script, draw())
+    return 0
 
 
 def save(script: str | Path, svg: str) -> Path:
