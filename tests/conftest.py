@@ -1,9 +1,8 @@
-"""Fixtures that several test files use, and how all tests run."""
+"""How all tests run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -20,14 +19,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: item.path not in slow)
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from a second thread, which takes its time from other processes."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

@@ -30,8 +30,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 G1_REWARDS, G1_MASK = table([0, 0, 0, 0, 1]), mask_of([1, 1, 0, 0, 1])
 G1_VALUES = table([0.5, 0.6, 9, 9, 0.8])
 MIXED = mask_of([0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0])

@@ -140,7 +140,6 @@ def test_on_the_gym_the_gradient_without_the_mask_is_another(printed: dict[str, 
     assert length > 3
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_figure_2_draws_the_trainings_that_the_chapter_begins(printed: dict[str, str]) -> None:
     legal = data("ch06-format-learning")["legal"]
     rows = re.findall(r"^seed (\d): (\d+) batches before .*: ([\d ]+)$", printed["format-runs"], re.MULTILINE)

@@ -15,8 +15,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 MASKED_MEANS = [
     # where it was reported, values, mask, right, as shipped
     ("SkyRL#462: the mean divided by all positions", [2.0, 2.0, 0.0, 0.0], [1, 1, 0, 0], 2.0, 1.0),

@@ -17,7 +17,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 KINDS = [(1.0, 0.95), (0.9, 1.0), (0.97, 0.0)]
 LOW, HIGH = 0.25, 0.5  # torchrl holds bounds in float32; these are the same there
 CLIP = 0.5

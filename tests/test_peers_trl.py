@@ -19,7 +19,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 EPS = 1e-4  # what TRL adds to a standard deviation
 LENGTH = 7  # of a completion at most, for dr_grpo
 # TRL's loss types, and the aggregation that each is.

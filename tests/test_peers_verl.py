@@ -15,7 +15,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 MODES = arl.AGGREGATIONS
 NEVER = 1e9  # a bound that is never reached
 KINDS = [(1.0, 0.95), (0.9, 1.0), (0.97, 0.0)]

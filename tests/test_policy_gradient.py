@@ -35,8 +35,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 G4, G4_MASK = table([1, 2, 9, 9], [3, 4, 5, 6]), lengths_mask(2, 4)
 
 

@@ -40,8 +40,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 G6_RATIOS = table([1.2, 1.3, 1.5, 0.7, 0.5, 4])
 
 

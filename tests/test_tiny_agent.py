@@ -54,7 +54,6 @@ awkward = st.lists(
 # Rows of unequal length over the model's vocabulary.
 id_rows = st.lists(st.lists(st.integers(0, CONFIG.vocab_size - 1), min_size=1, max_size=12), min_size=1, max_size=4)
 few = settings(max_examples=25, deadline=None)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def as_row(ids: list[int]) -> Tensor:

@@ -28,7 +28,6 @@ from torch import Tensor
 
 import agentrl as arl
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 each_loss = pytest.mark.parametrize("loss", [*POLICY_GRADIENT_LOSSES, *PPO_LOSSES], ids=str)
 
 

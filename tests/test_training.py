@@ -18,7 +18,6 @@ from bookkit import trainings
 TOKENIZER = arl.gym_tokenizer()
 TASKS = arl.bugfix_tasks()
 SMALL = {"width": 16, "layers": 1, "heads": 2}
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def agent(seed: int = 0) -> arl.TinyAgent:

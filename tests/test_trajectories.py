@@ -41,7 +41,6 @@ PROMPT, TEMPLATE, POLICY, TOOL = range(4)
 TASKS = arl.bugfix_tasks()
 READ = "<call> read </call>"
 few = settings(max_examples=15, deadline=None)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def agent(seed: int = 0, positions: int = 128, width: int = 16) -> arl.TinyAgent:
