@@ -43,6 +43,13 @@ def _log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, logprobs, torch.zeros_like(logprobs)) - old
 
 
+def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
+    """Return the ratios, of the mask's shape; ValueError, with the place, for one that is too large for a float."""
+    ratio = log_ratio.exp()
+    recorded_values(mask, ratios=ratio.detach())
+    return ratio
+
+
 def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level: str = "token") -> Tensor:
     """Return new probability / old probability of what was sampled: of each token [B, T], or of each sequence [B].
 
@@ -54,9 +61,7 @@ def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level
     if level not in ("token", "sequence"):
         raise ValueError(f"level is {level!r}; it must be 'token' or 'sequence'")
     log_ratio = _log_ratio(logprobs, old_logprobs, mask)
-    ratio = (log_ratio if level == "token" else log_ratio.sum(-1)).exp()
-    recorded_values(mask if level == "token" else mask.any(-1), ratios=ratio.detach())  # refuses nan and inf
-    return ratio
+    return _ratio(log_ratio, mask) if level == "token" else _ratio(log_ratio.sum(-1), mask.any(-1))
 
 
 # chapters/08-ppo.ipynb · cell effective-sample-size
@@ -123,6 +128,16 @@ def _token_means(columns: Sequence[Tensor], mask: Tensor, whole: LossCounts | No
     return [masked_sum(column.to(DTYPE), mask, dim=-1).sum().item() / tokens for column in columns]
 
 
+def _reported(
+    loss: Tensor, log_ratio: Tensor, removed: Sequence[Tensor], mask: Tensor, whole: LossCounts | None
+) -> PolicyLoss:
+    """Return a loss and what it saw; `removed` says where the clip and the dual clip took a gradient, bool [B, T]."""
+    ratio, (clipped, dual) = log_ratio.exp(), removed
+    shares = _token_means([clipped, log_ratio.expm1() - log_ratio, ratio, dual], mask, whole)
+    largest = torch.where(mask, ratio, 0.0).max().item() if mask.any() else 0.0
+    return PolicyLoss(loss, shares[0], shares[1], shares[2], largest, shares[3])
+
+
 # chapters/08-ppo.ipynb · cell ppo-policy-loss
 def ppo_policy_loss(
     logprobs: Tensor,
@@ -145,16 +160,13 @@ def ppo_policy_loss(
     outside the band. Raises ValueError or TypeError as `importance_ratio` and `aggregate_loss` do.
     """
     _check_clip(clip_low, clip_high, dual_clip)
-    ratio = importance_ratio(logprobs, old_logprobs, mask)
+    log_ratio = _log_ratio(logprobs, old_logprobs, mask)
     if advantages.dim() == 1 and mask.dim() == 2:
         advantages = broadcast_to_tokens(advantages, mask)
     (weights,) = recorded_values(mask, advantages=advantages)
-    losses, clipped, dual = _clipped_losses(ratio, weights, clip_low, clip_high, dual_clip)
+    losses, *removed = _clipped_losses(_ratio(log_ratio, mask), weights, clip_low, clip_high, dual_clip)
     loss = aggregate_loss(losses, mask, aggregation, norm_length, whole)
-    log_ratio = _log_ratio(logprobs.detach(), old_logprobs, mask)
-    shares = _token_means([clipped, log_ratio.expm1() - log_ratio, ratio.detach(), dual], mask, whole)
-    largest = torch.where(mask, ratio.detach(), 0.0).max().item() if mask.any() else 0.0
-    return PolicyLoss(loss, shares[0], shares[1], shares[2], largest, shares[3])
+    return _reported(loss, log_ratio.detach(), removed, mask, whole)
 
 
 # chapters/08-ppo.ipynb · cell saved-critic
