@@ -74,11 +74,12 @@ figures: $(STAMP) ## draw every figure from its script
 determinism: $(STAMP) ## re-run the book under other CPU settings, hash seeds, locales, with controls (half an hour)
 	@$(PY) scripts/determinism.py --control -j $(JOBS)
 
-bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows, TinyAgent's speed (half an hour)
+bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and nbmake, how time grows, TinyAgent and its training (40 minutes)
 	@$(PY) scripts/bench.py
 	@$(PY) scripts/bench.py --synthetic 20,25,3 --synthetic 20,25,20
 	@$(PY) scripts/bench.py --growth 5,50,200 --rounds 1
 	@$(PY) scripts/bench.py --policy --rounds 7
+	@$(PY) scripts/bench.py --train --rounds 5
 
 # Of the peers' requirements only those are kept that the lock does not have: installed without looking at
 # dependencies, they cannot bring another torch.

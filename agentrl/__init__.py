@@ -342,12 +342,17 @@ Chapter 7 · Advantages and Credit Assignment (agentrl.advantages)
                               elsewhere: whitening.
 
 Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
+    log_ratio              Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask
+                           is false.
     importance_ratio       Return new probability / old probability of what was sampled: of each token [B, T], or of
                            each sequence [B].
     effective_sample_size  Return (sum of w)^2 / (n times the sum of w^2), a share of n: 1.0 if all count alike, 1/n if
                            one counts alone.
+    check_clip             Raise ValueError for bounds that cannot be; infinity means none.
     PolicyLoss             A policy loss to minimise, and what it saw; fractions and means are per policy token of the
                            whole batch.
+    reported_loss          Return a loss and what it saw, given log-ratios [B, T] without gradient, 0 where the mask is
+                           false.
     ppo_policy_loss        Return the clipped surrogate as a loss to minimise, with its diagnostics.
     Critic                 A value function and how it learns: `head` reads values from the features of `trunk`;
                            `optimizer` moves both.
@@ -361,6 +366,50 @@ Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
                            removed.
     ppo_value_loss         Return half the squared error of the critic, aggregated over policy tokens; values and
                            returns are [B, T].
+
+Chapter 9 · GRPO and Critic-Free Methods (agentrl.grpo)
+    grpo_advantages     Return GRPO's advantages of P groups of G attempts, [P, G]: reward minus the group's mean, over
+                        its deviation.
+    informative_groups  Return which rewards [N] are of a group whose rewards are not all equal, bool [N]: the only ones
+                        that teach.
+    gspo_policy_loss    Return GSPO's loss: the ratio is that of a sequence, the geometric mean of its tokens' ratios,
+                        clipped as PPO's.
+    cispo_policy_loss   Return CISPO's loss: log-probability times advantage times the ratio, held in the band, as a
+                        weight only.
+    overlong_penalty    Return what DAPO adds to the reward of a long answer, [B]: 0 up to max_length - buffer, then
+                        falling to -1.
+    TrainConfig         What `train` does: sampling, credit, loss, steps. The defaults are `PRESETS["grpo"]`.
+    PRESETS             The six variants as the chapter compares them: what their papers change, at TinyAgent's size.
+    History             The history of a training: a row an iteration, the same to the last bit on every run, and its
+                        configuration.
+    TrainState          A training as a callback sees it: `iteration` counts those that are done.
+    train               Return the history of a training, which moves `model`, in place, towards what earns rewards on
+                        the `tasks`.
+    episode_text        Return an episode as text, a message a line: who wrote it, the policy or a tool, and what; then
+                        how it ended.
+
+Chapter 10 · KL, Entropy and Regularisation (agentrl.regularization)
+    exact_kl              Return KL(policy || reference) of distributions over the last axis, [...], in nats: both are
+                          [..., V].
+    kl_estimate           Return an estimate of KL(policy || reference) from each sampled token, of the shape given
+                          (elementwise).
+    kl_loss               Return the KL estimates of the policy tokens, aggregated: a scalar; add it, times beta, to a
+                          loss.
+    kl_penalized_rewards  Return each policy token's reward, [B, T]: minus beta times the KL estimate, plus, at a row's
+                          last one, its own.
+    AdaptiveKL            A controller that keeps a KL near `target` by moving its weight `beta`: proportional, in log
+                          space, bounded.
+    entropy_from_logits   Return the entropy, in nats, of distributions over the last axis: [...] of [..., V], with its
+                          gradient.
+    entropy_bonus         Return the entropy of the policy tokens' distributions, aggregated: a scalar; subtract it,
+                          times a weight.
+    KLPenalty             A `penalty` of `train`: `beta` times `kl_loss` to a copy of `reference`, taken now, weighted
+                          by the ratio.
+    EntropyBonus          A `penalty` of `train`: minus `weight` times the `entropy_bonus` of the policy's tokens.
+    SFTPenalty            A `penalty` of `train`: `weight` times the loss of `warm_start` on labelled examples, mixed
+                          in.
+    distinct_correct      Return how many different successes there are: pairs of a task and the tokens that the policy
+                          wrote in it.
 
 Built from the saved cells of chapters/ by scripts/build_library.py.
 Do not edit: change the chapter and run `make library`.
@@ -575,9 +624,12 @@ from agentrl.advantages import (
     normalize_advantages,
 )
 from agentrl.ppo import (
+    log_ratio,
     importance_ratio,
     effective_sample_size,
+    check_clip,
     PolicyLoss,
+    reported_loss,
     ppo_policy_loss,
     Critic,
     PPOSettings,
@@ -585,6 +637,32 @@ from agentrl.ppo import (
     ppo_update,
     ValueLoss,
     ppo_value_loss,
+)
+from agentrl.grpo import (
+    grpo_advantages,
+    informative_groups,
+    gspo_policy_loss,
+    cispo_policy_loss,
+    overlong_penalty,
+    TrainConfig,
+    PRESETS,
+    History,
+    TrainState,
+    train,
+    episode_text,
+)
+from agentrl.regularization import (
+    exact_kl,
+    kl_estimate,
+    kl_loss,
+    kl_penalized_rewards,
+    AdaptiveKL,
+    entropy_from_logits,
+    entropy_bonus,
+    KLPenalty,
+    EntropyBonus,
+    SFTPenalty,
+    distinct_correct,
 )
 
 __version__ = "0.1.0"
@@ -788,9 +866,12 @@ __all__ = [
     "broadcast_to_tokens",
     "turn_advantages",
     "normalize_advantages",
+    "log_ratio",
     "importance_ratio",
     "effective_sample_size",
+    "check_clip",
     "PolicyLoss",
+    "reported_loss",
     "ppo_policy_loss",
     "Critic",
     "PPOSettings",
@@ -798,4 +879,26 @@ __all__ = [
     "ppo_update",
     "ValueLoss",
     "ppo_value_loss",
+    "grpo_advantages",
+    "informative_groups",
+    "gspo_policy_loss",
+    "cispo_policy_loss",
+    "overlong_penalty",
+    "TrainConfig",
+    "PRESETS",
+    "History",
+    "TrainState",
+    "train",
+    "episode_text",
+    "exact_kl",
+    "kl_estimate",
+    "kl_loss",
+    "kl_penalized_rewards",
+    "AdaptiveKL",
+    "entropy_from_logits",
+    "entropy_bonus",
+    "KLPenalty",
+    "EntropyBonus",
+    "SFTPenalty",
+    "distinct_correct",
 ]

@@ -19,13 +19,16 @@ from agentrl.advantages import ValueHead, broadcast_to_tokens, recorded_values, 
 from agentrl.notation import DTYPE, masked_sum
 from agentrl.policy_gradient import LossCounts, aggregate_loss, apply_gradient, loss_counts, microbatches
 from agentrl.repair_mdp import check_draws
-from agentrl.tiny_agent import TinyAgent, TinyTrunk, tempered, token_logprobs
+from agentrl.tiny_agent import TinyAgent, TinyTrunk, scored_logits, tempered
 from agentrl.trajectories import TrajectoryBatch
 
 __all__ = [
+    "log_ratio",
     "importance_ratio",
     "effective_sample_size",
+    "check_clip",
     "PolicyLoss",
+    "reported_loss",
     "ppo_policy_loss",
     "Critic",
     "PPOSettings",
@@ -37,15 +40,18 @@ __all__ = [
 
 
 # chapters/08-ppo.ipynb · cell importance-ratio
-def _log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
-    """Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask is false."""
+def log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask is false.
+
+    Arguments and errors are those of `importance_ratio`.
+    """
     old, _ = recorded_values(mask, old_logprobs=old_logprobs, logprobs=logprobs.detach())  # refuses nan and inf
     return torch.where(mask, logprobs, torch.zeros_like(logprobs)) - old
 
 
-def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
+def _ratio(logs: Tensor, mask: Tensor) -> Tensor:
     """Return the ratios, of the mask's shape; ValueError, with the place, for one that is too large for a float."""
-    ratio = log_ratio.exp()
+    ratio = logs.exp()
     recorded_values(mask, ratios=ratio.detach())
     return ratio
 
@@ -60,8 +66,8 @@ def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level
     """
     if level not in ("token", "sequence"):
         raise ValueError(f"level is {level!r}; it must be 'token' or 'sequence'")
-    log_ratio = _log_ratio(logprobs, old_logprobs, mask)
-    return _ratio(log_ratio, mask) if level == "token" else _ratio(log_ratio.sum(-1), mask.any(-1))
+    logs = log_ratio(logprobs, old_logprobs, mask)
+    return _ratio(logs, mask) if level == "token" else _ratio(logs.sum(-1), mask.any(-1))
 
 
 # chapters/08-ppo.ipynb · cell effective-sample-size
@@ -84,7 +90,7 @@ def effective_sample_size(weights: Tensor, mask: Tensor | None = None) -> float:
 
 
 # chapters/08-ppo.ipynb · cell check-clip
-def _check_clip(clip_low: float, clip_high: float, dual_clip: float | None) -> None:
+def check_clip(clip_low: float, clip_high: float, dual_clip: float | None) -> None:
     """Raise ValueError for bounds that cannot be; infinity means none."""
     if not (0 <= clip_low <= 1 or clip_low == math.inf):
         raise ValueError(f"clip_low is {clip_low}; 1 - clip_low bounds a ratio: give 0 to 1, or math.inf for no bound")
@@ -128,12 +134,15 @@ def _token_means(columns: Sequence[Tensor], mask: Tensor, whole: LossCounts | No
     return [masked_sum(column.to(DTYPE), mask, dim=-1).sum().item() / tokens for column in columns]
 
 
-def _reported(
-    loss: Tensor, log_ratio: Tensor, removed: Sequence[Tensor], mask: Tensor, whole: LossCounts | None
+def reported_loss(
+    loss: Tensor, logs: Tensor, removed: Sequence[Tensor], mask: Tensor, whole: LossCounts | None
 ) -> PolicyLoss:
-    """Return a loss and what it saw; `removed` says where the clip and the dual clip took a gradient, bool [B, T]."""
-    ratio, (clipped, dual) = log_ratio.exp(), removed
-    shares = _token_means([clipped, log_ratio.expm1() - log_ratio, ratio, dual], mask, whole)
+    """Return a loss and what it saw, given log-ratios [B, T] without gradient, 0 where the mask is false.
+
+    `removed` says where the clip and the dual clip took a gradient, bool [B, T]; `whole` is as in `aggregate_loss`.
+    """
+    ratio, (clipped, dual) = logs.exp(), removed
+    shares = _token_means([clipped, logs.expm1() - logs, ratio, dual], mask, whole)
     largest = torch.where(mask, ratio, 0.0).max().item() if mask.any() else 0.0
     return PolicyLoss(loss, shares[0], shares[1], shares[2], largest, shares[3])
 
@@ -159,14 +168,14 @@ def ppo_policy_loss(
     those of `aggregate_loss`. `clip_fraction` counts gradients removed, as verl's does; other programs count ratios
     outside the band. Raises ValueError or TypeError as `importance_ratio` and `aggregate_loss` do.
     """
-    _check_clip(clip_low, clip_high, dual_clip)
-    log_ratio = _log_ratio(logprobs, old_logprobs, mask)
+    check_clip(clip_low, clip_high, dual_clip)
+    logs = log_ratio(logprobs, old_logprobs, mask)
     if advantages.dim() == 1 and mask.dim() == 2:
         advantages = broadcast_to_tokens(advantages, mask)
     (weights,) = recorded_values(mask, advantages=advantages)
-    losses, *removed = _clipped_losses(_ratio(log_ratio, mask), weights, clip_low, clip_high, dual_clip)
+    losses, *removed = _clipped_losses(_ratio(logs, mask), weights, clip_low, clip_high, dual_clip)
     loss = aggregate_loss(losses, mask, aggregation, norm_length, whole)
-    return _reported(loss, log_ratio.detach(), removed, mask, whole)
+    return reported_loss(loss, logs.detach(), removed, mask, whole)
 
 
 # chapters/08-ppo.ipynb · cell saved-critic
@@ -204,7 +213,11 @@ def _check_held(critic: Critic | None, optimizers: Sequence[torch.optim.Optimize
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-settings
-_LOSS_SETTINGS = ("temperature", "clip_low", "clip_high", "dual_clip", "aggregation", "norm_length")
+_LOSS_SETTINGS = ("clip_low", "clip_high", "dual_clip", "aggregation", "norm_length")
+
+
+_Loss = Callable[..., PolicyLoss]  # (logprobs, old_logprobs, advantages, mask, whole=counts), all tables [B, T]
+_Penalty = Callable[[TrajectoryBatch, Tensor, Tensor, LossCounts], Tensor]  # see `ppo_update`
 
 
 @dataclass(frozen=True)
@@ -228,11 +241,24 @@ class PPOSettings:
         one = torch.ones(1, 1, dtype=DTYPE)
         tempered(one, self.temperature)  # each refuses what cannot be, before anything is drawn or moved
         aggregate_loss(one, one > 0, self.aggregation, self.norm_length)
-        _check_clip(self.clip_low, self.clip_high, self.dual_clip)
-        if type(self.epochs) is not int or self.epochs < 1:
-            raise ValueError(f"epochs is {self.epochs!r}; it must be a whole number, at least 1")
-        if self.max_kl is not None and not self.max_kl > 0:
-            raise ValueError(f"max_kl is {self.max_kl}; it must be above 0, or None for no limit")
+        check_clip(self.clip_low, self.clip_high, self.dual_clip)
+        _check_passes(self)
+
+
+# chapters/08-ppo.ipynb · cell saved-check-passes
+def _check_passes(settings: PPOSettings) -> None:
+    """Raise ValueError for a count that is no whole number above 0, a limit not above 0, a grid that is none."""
+    for name in ("epochs", "minibatches", "microbatch"):
+        number = getattr(settings, name)
+        if (number is not None or name != "microbatch") and (type(number) is not int or number < 1):
+            raise ValueError(f"{name} is {number!r}; it must be a whole number, at least 1")
+    for name in ("max_kl", "max_grad_norm"):
+        limit = getattr(settings, name)
+        if limit is not None and not limit > 0:
+            raise ValueError(f"{name} is {limit}; it must be above 0, or None for no limit")
+    grid = settings.grid
+    if grid is not None and (type(grid) is not int or not 1 <= grid <= 2**62 or grid & (grid - 1)):
+        raise ValueError(f"grid is {grid!r}; it must be a power of two, a whole number from 1 to 2**62, or None")
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-epoch
@@ -240,7 +266,8 @@ class PPOEpoch(NamedTuple):
     """What an epoch did: `steps` of the optimiser, and means over the tokens it saw, each taken before a step.
 
     `ratio_max` is the largest ratio; `value_loss` and `value_clip_fraction` are 0 without a critic; `grad_norm` is the
-    mean over minibatches of the policy's, before clipping, 0 for one at which `max_kl` ended the update.
+    mean over minibatches of the policy's, before clipping, 0 for one at which `max_kl` ended the update. `loss` is the
+    policy's alone; `penalty` is what was added to it.
     """
 
     loss: float
@@ -251,6 +278,7 @@ class PPOEpoch(NamedTuple):
     value_clip_fraction: float = 0.0
     grad_norm: float = 0.0
     dual_clip_fraction: float = 0.0
+    penalty: float = 0.0
     steps: int = 0
 
 
@@ -295,43 +323,80 @@ def _ppo_targets(
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-loss
+class _Objective(NamedTuple):
+    """What an update makes small: the loss of the policy's tokens, what is added to it, a minibatch's denominators."""
+
+    loss: _Loss
+    penalty: _Penalty | None
+    whole: LossCounts
+
+
+def _scores(model: TinyAgent, part: TrajectoryBatch, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the policy's log-probabilities, [B, T], 0.0 elsewhere, and the tempered logits of its tokens, [N, V]."""
+    mask = part.action_mask
+    logits = tempered(scored_logits(model, part.ids, part.attention_mask, mask), temperature)
+    chosen = logits.log_softmax(-1).gather(-1, part.ids[mask][:, None])[:, 0]
+    return torch.zeros(part.ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen), logits
+
+
 def _ppo_loss(
-    model: TinyAgent, critic: Critic | None, part: TrajectoryBatch, targets: dict[str, Tensor], **given: Any
+    model: TinyAgent, part: TrajectoryBatch, advantages: Tensor, objective: _Objective, temperature: float
 ) -> tuple[Tensor, PPOEpoch]:
-    """Return the loss of some rows, with a gradient, and their share of the statistics."""
-    mask, temperature = part.action_mask, given.pop("temperature")
-    logprobs = token_logprobs(model, part.ids, part.attention_mask, mask, temperature)
-    policy = ppo_policy_loss(logprobs, part.logprobs, targets["advantages"], mask, **given)
+    """Return the policy's loss on some rows, with a gradient, and their share of the statistics."""
+    logprobs, logits = _scores(model, part, temperature)
+    policy = objective.loss(logprobs, part.logprobs, advantages, part.action_mask, whole=objective.whole)
     found = PPOEpoch(policy.loss.item(), policy.clip_fraction, policy.approx_kl, policy.ratio_max)
     found = found._replace(dual_clip_fraction=policy.dual_clip_fraction)
-    if critic is None:
+    if objective.penalty is None:
         return policy.loss, found
-    old = targets.get("old_values")
-    value = ppo_value_loss(critic.values(part), targets["returns"], mask, old, critic.clip, whole=given["whole"])
-    found = found._replace(value_loss=value.loss.item(), value_clip_fraction=value.clip_fraction)
-    return policy.loss + critic.weight * value.loss, found
+    added = objective.penalty(part, logprobs, logits, objective.whole)
+    if not isinstance(added, Tensor) or added.dim():
+        raise ValueError(f"penalty gave {getattr(added, 'shape', added)}; it must give a scalar tensor")
+    return policy.loss + added, found._replace(penalty=added.item())
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-counts
-def _minibatch_counts(batch: TrajectoryBatch, minibatches: int) -> LossCounts:
+def _minibatch_counts(mask: Tensor, minibatches: int, whole: LossCounts | None) -> LossCounts:
     """Return a minibatch's denominators: the batch's, shared out, so that a token weighs the same in any of them."""
-    return LossCounts(*(count / minibatches for count in loss_counts(batch.action_mask)))
+    counts = loss_counts(mask) if whole is None else LossCounts(*whole)
+    return LossCounts(*(count / minibatches for count in counts))
+
+
+def _objective(
+    chosen: PPOSettings, mask: Tensor, loss: _Loss | None, penalty: _Penalty | None, whole: LossCounts | None
+) -> _Objective:
+    """Return the objective of a minibatch of rows with this mask; without a `loss` that of the settings."""
+    given = {name: getattr(chosen, name) for name in _LOSS_SETTINGS}
+    loss = partial(ppo_policy_loss, **given) if loss is None else loss
+    return _Objective(loss, penalty, _minibatch_counts(mask, chosen.minibatches, whole))
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-gradient
+def _critic_loss(
+    critic: Critic, part: TrajectoryBatch, targets: dict[str, Tensor], whole: LossCounts
+) -> tuple[Tensor, dict[str, float]]:
+    """Return a critic's weighted loss on some rows, with a gradient, and their share of its statistics."""
+    old, values = targets.get("old_values"), critic.values(part)
+    value = ppo_value_loss(values, targets["returns"], part.action_mask, old, critic.clip, whole=whole)
+    return critic.weight * value.loss, {"value_loss": value.loss.item(), "value_clip_fraction": value.clip_fraction}
+
+
 def _ppo_gradient(
     learners: tuple[TinyAgent, Critic | None],
     batch: TrajectoryBatch,
-    targets: dict,
+    targets: dict[str, Tensor],
     chosen: PPOSettings,
+    objective: _Objective,
     rows: Tensor,
 ) -> PPOEpoch:
     """Add the gradients of a minibatch, these rows of the batch, to the weights' and return its statistics."""
-    given, found = {name: getattr(chosen, name) for name in _LOSS_SETTINGS}, []
-    whole = _minibatch_counts(batch, chosen.minibatches)
+    (model, critic), found = learners, []
     for numbers, part in microbatches(batch, chosen.microbatch, rows):
         cut = {name: table[numbers][:, : part.ids.shape[1]] for name, table in targets.items()}
-        loss, epoch = _ppo_loss(*learners, part, cut, whole=whole, **given)
+        loss, epoch = _ppo_loss(model, part, cut["advantages"], objective, chosen.temperature)
+        if critic is not None:
+            more, values = _critic_loss(critic, part, cut, objective.whole)
+            loss, epoch = loss + more, epoch._replace(**values)
         loss.backward()
         found.append(epoch)
     return _together(found)
@@ -384,6 +449,9 @@ def ppo_update(
     generator: torch.Generator,
     critic: Critic | None = None,
     returns: Tensor | None = None,
+    loss: _Loss | None = None,
+    penalty: _Penalty | None = None,
+    whole: LossCounts | None = None,
     **settings: Any,
 ) -> list[PPOEpoch]:
     """Return what each epoch did: a pass over the batch in minibatches of whole episodes, dealt out by `generator`.
@@ -396,10 +464,16 @@ def ppo_update(
     fewer steps than minibatches. ValueError, before the first step, for settings that cannot be, numbers that are not
     finite, and a critic whose weights are not each in one optimiser; later for a gradient that is not finite, and then
     the steps made before it stay, the policy's own in the same minibatch included.
+
+    `loss` takes the place of `ppo_policy_loss` with the settings' clip and aggregation. `penalty(part, logprobs,
+    logits, whole)`, a scalar, is added for each microbatch: `logprobs` [B, T] of the policy's tokens and the tempered
+    logits [N, V] they are of carry the gradient; its sums are divided by numbers in `whole`, so that parts add up.
+    `whole` holds the denominators of a larger batch that this one is a part of (statistics count by it as well).
     """
     check_draws(generator)
     chosen, targets = PPOSettings(**settings), _ppo_targets(batch, advantages, critic, returns)
-    gradient = partial(_ppo_gradient, (model, critic), batch, targets, chosen)
+    objective = _objective(chosen, batch.action_mask, loss, penalty, whole)
+    gradient = partial(_ppo_gradient, (model, critic), batch, targets, chosen, objective)
     optimizers = [optimizer] if critic is None or critic.optimizer is None else [optimizer, critic.optimizer]
     _check_held(critic, optimizers)
     deal = partial(_minibatches, batch.action_mask.sum(1), chosen.minibatches, generator)

@@ -1,7 +1,7 @@
 """Measure seconds per chapter, and the checker against `pytest --nbval` and `pytest --nbmake` on the same notebooks.
 
 Every round runs each of them once; the ratios are taken within a round, and their median is what to quote. `--policy`
-measures TinyAgent against models of transformers in the same way.
+measures TinyAgent against models of transformers in the same way, `--train` the main loop against TRL's GRPOTrainer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bookkit.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS_LISTED = 60
+MODELS = ("policy", "train")  # what is measured without a book
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="measure TinyAgent beside models of transformers of the same shape",
     )
+    made.add_argument(
+        "--train",
+        action="store_true",
+        help="measure arl.train beside TRL's GRPOTrainer: the same policy, tasks and budget",
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write every measurement to FILE")
     made.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     return made
@@ -59,11 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json and (why := unwritable(options.json)):
         print(f"--json {options.json}: {why}", file=sys.stderr)
         return 2
-    if options.policy and (options.prefixes or options.synthetic or options.growth):
-        print("--policy measures models and no books: give it alone", file=sys.stderr)
-        return 2
-    if options.policy:
-        return measure_policy(options.rounds, options.json)
+    if models := [name for name in MODELS if getattr(options, name)]:
+        if models[1:] or options.prefixes or options.synthetic or options.growth:
+            print(f"--{models[0]} measures models and no books: give it alone", file=sys.stderr)
+            return 2
+        return measure_models(models[0], options.rounds, options.json)
     try:
         shapes = [Synthetic.parse(text) for text in options.synthetic]
         sizes = _sizes(options.growth)
@@ -130,15 +136,20 @@ def show(reports: Sequence[Report], grown: Growth) -> None:
         console.print(growth_table(grown))
 
 
-def measure_policy(rounds: int, path: Path | None) -> int:
-    """Measure the models and print the machine and their table; return 0."""
-    from bookkit import benchpolicy  # imports torch, which measuring books has no need of
+def measure_models(what: str, rounds: int, path: Path | None) -> int:
+    """Measure models, or trainers of one, and print the machine and their table; return 0."""
+    from bookkit import benchpolicy, benchtrain  # import torch, which measuring books has no need of
 
-    report = benchpolicy.bench_policy(machine(), benchpolicy.Shape(), rounds, _say)
-    _write(path, [report.as_json()])
+    if what == "policy":
+        found = benchpolicy.bench_policy(machine(), benchpolicy.Shape(), rounds, _say)
+        table = benchpolicy.policy_table(found)
+    else:
+        found = benchtrain.bench_training(machine(), benchtrain.Budget(), rounds, _say)
+        table = benchtrain.training_table(found)
+    _write(path, [found.as_json()])
     console = _console()
-    console.print(describe(report.machine), highlight=False)
-    console.print(benchpolicy.policy_table(report))
+    console.print(describe(found.machine), highlight=False)
+    console.print(table)
     return 0
 
 

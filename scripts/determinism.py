@@ -37,7 +37,7 @@ from bookkit.determinism import (
 from bookkit.engines import wanted_modules
 from bookkit.libguard import LIBRARY
 from bookkit.needs import LAB
-from bookkit.planted import CONTROLS, FULL, SHORT, write_planted
+from bookkit.planted import CONTROLS, FULL, SHORT, write_main_loop, write_planted
 from bookkit.problems import BookError
 from bookkit.runner import EngineError, Job
 from bookkit.scratch import Scratch
@@ -135,7 +135,11 @@ def try_settings(settings: Sequence[Setting], plan: Plan, options: Options) -> i
         print(f"cells that run under no setting: {', '.join(names)} ({why})")
     with Scratch("planted") as folder:
         if options.planted:
-            books = replace(books, planted=write_planted(folder, options.planted, options.control, options.jobs))
+            books = replace(
+                books,
+                planted=write_planted(folder / "planted", options.planted, options.control, options.jobs),
+                main_loop=write_main_loop(folder / "main-loop", options.root, short=options.digits),
+            )
         outcomes = run_all(settings, books, options.jobs, lambda line: print(line, flush=True))
     show(outcomes)
     return exit_code(outcomes)

@@ -1,7 +1,8 @@
 """Faults that public projects have shipped, each with the value a correct implementation gives and the wrong one.
 
 A case stands here once the library has the mechanism it is about. Those of advantages are in test_advantages.py, those
-of PPO's losses in test_ppo.py; the names of all begin with the case's code, or the docstring gives it.
+of PPO's losses in test_ppo.py, of groups, their losses and the training loop in test_grpo.py, of divergences in
+test_regularization.py; the names of all begin with the case's code, or the docstring gives it.
 """
 
 import dataclasses
@@ -10,7 +11,19 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from token_losses import close, column, episodes, lengths_mask, mask_of, table, tiny_model
+from token_losses import (
+    cispo_loss,
+    close,
+    column,
+    episodes,
+    gspo_loss,
+    lengths_mask,
+    mask_of,
+    options,
+    policy_loss,
+    table,
+    tiny_model,
+)
 from torch import Tensor
 
 import agentrl as arl
@@ -307,14 +320,50 @@ def test_o05_a_weight_carries_no_gradient(logprob):
     assert shipped == pytest.approx(-1.5 * (1 + logprob)), "as shipped: it depends on the log-probability"
 
 
-@pytest.mark.parametrize("mode", [mode for mode in arl.AGGREGATIONS if not mode.endswith("norm")])
+ON_POLICY = {  # aggregation: loss, gradients at A = 1 and -1 of rows of 2 and 4 tokens, norm_length 8
+    "seq-mean-token-mean": ("grpo", 0.0, (-0.25, 0.125)),
+    "token-mean": ("dapo and bnpo", 1 / 3, (-1 / 6, 1 / 6)),
+    "seq-mean-token-sum-norm": ("dr_grpo", 0.125, (-0.0625, 0.0625)),
+    "seq-mean-token-sum": ("luspo", 1.0, (-0.5, 0.5)),
+}
+
+
+@pytest.mark.parametrize("mode", ON_POLICY)
+def test_g9_loss_types(mode):
+    """G9: TRL's loss types are aggregations; E10: on the policy that sampled."""
+    name, right, slopes = ON_POLICY[mode]
+    mask = lengths_mask(2, 4)
+    leaf = torch.full(mask.shape, -1.0, dtype=arl.DTYPE).requires_grad_()
+    columns = {"logprobs": leaf, "old_logprobs": leaf.detach(), "advantages": column(1, -1)}
+    given = {"aggregation": mode, **({"norm_length": 8.0} if mode.endswith("norm") else {})}
+    wanted = torch.where(mask, column(*slopes)[:, None], 0.0)
+    found = policy_loss(columns, mask, **given)
+    assert found.loss.item() == pytest.approx(right, abs=1e-12), name
+    assert close(torch.autograd.grad(found.loss, leaf)[0], wanted)
+    assert close(torch.autograd.grad(cispo_loss(columns, mask, **given).loss, leaf)[0], wanted)
+
+
+def test_g9_the_sequences_of_gspo_count_alike():
+    """G9: as TRL's grpo, also in the gradient."""
+    mask = lengths_mask(2, 4)
+    leaf = torch.full(mask.shape, -1.0, dtype=arl.DTYPE).requires_grad_()
+    loss = gspo_loss({"logprobs": leaf, "old_logprobs": leaf.detach(), "advantages": column(1, -1)}, mask).loss
+    assert loss == 0
+    assert close(torch.autograd.grad(loss, leaf)[0], [[-0.25, -0.25, 0, 0], [0.125] * 4])
+
+
+@pytest.mark.parametrize("mode", arl.AGGREGATIONS)
 def test_o17_weights_of_0_leave_no_gradient(mode):
     """O17 (verl#3274): in every loss that takes weights."""
     mask, zero = lengths_mask(2, 4), torch.zeros(2, 4, dtype=arl.DTYPE)
     leaf = (zero - 1).requires_grad_()
+    columns = {"logprobs": leaf, "old_logprobs": zero - 2, "advantages": zero}
+    given = {"aggregation": mode, **options(mode)}
     for loss in (
-        arl.policy_gradient_loss(leaf, zero, mask, mode),
-        arl.ppo_policy_loss(leaf, zero - 2, zero, mask, aggregation=mode).loss,
+        arl.policy_gradient_loss(leaf, zero, mask, **given),
+        policy_loss(columns, mask, **given).loss,
+        cispo_loss(columns, mask, **given).loss,
+        gspo_loss(columns, mask).loss,
     ):
         assert not torch.autograd.grad(loss, leaf)[0].any()
 

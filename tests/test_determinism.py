@@ -486,7 +486,7 @@ class TestTraining:
         assert matrix.partings(outcome, "float32")["weights"] in ("1", "2")
         assert matrix.partings(outcome, "float64")["weights"] in ("1", "2")
 
-    @pytest.mark.parametrize("file", ["arrival.py", "training.py"])
+    @pytest.mark.parametrize("file", ["arrival.py", "training.py", "main_loop.py"])
     def test_no_two_cells_of_a_planted_chapter_share_an_id(self, file: str) -> None:
         text = (planted.HERE / file).read_text(encoding="utf-8")
         assert len(planted.cells_of(file)) == text.count("\n# %% ")
@@ -498,3 +498,28 @@ class TestTraining:
             a: f"ARITHMETIC, ITERATIONS = {a!r}, 5" for a in ("snapped", "float64", "float32")
         }
         assert all({**c, "settings": ""} == {**cells["snapped"], "settings": ""} for c in cells.values())
+
+
+class TestMainLoop:
+    """The planted chapter that trains with the library: which books get it, and how its differences are told."""
+
+    def test_a_book_that_does_not_save_the_loop_gets_none(self, tmp_path: Path) -> None:
+        write_book(tmp_path / "book", {"01-one": [code("a", "print(1)")]})
+        assert planted.write_main_loop(tmp_path / "loop", tmp_path / "book", short=True) is None
+        assert not (tmp_path / "loop").exists()
+
+    def test_its_differences_bear_its_name(self) -> None:
+        found = Outcome(BY_NAME["lowest"], ("99",), (Difference("99", "weights", "x"),))
+        named = matrix.named_loop(found)
+        assert named.notebooks == ("main-loop",)
+        assert named.differences == (Difference("main-loop", "weights", "x"),)
+
+    def test_the_short_form_changes_the_settings_cell_and_nothing_else(self) -> None:
+        cells = planted.cells_of("main_loop.py")
+        names = [target.strip() for target in cells["settings"].split("=")[0].split(",")]
+        assert [name.strip() for name in planted.SHORT_LOOP.split("=")[0].split(",")] == names
+
+    def test_it_prints_a_digest_of_the_weights_before_and_after_every_iteration(self) -> None:
+        cells = planted.cells_of("main_loop.py")
+        assert list(cells)[-2:] == ["tokens", "weights"]
+        assert "weight_digests = [], [digest(list(agent.parameters()))]" in cells["train"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -245,3 +246,47 @@ class TestLosses:
         assert theirs < -1e12
         values, mask = one_row(columns["predicted"].detach())
         assert math.isnan(arl.explained_variance(values, columns["value_target"].T, mask))
+
+
+@pytest.fixture(scope="module")
+def objective() -> Callable[..., Tensor]:
+    """Return a function that gives the loss of each token of a torchrl class for language models."""
+    losses = peer("torchrl.objectives.llm")
+
+    def loss(kind: str, log_ratios: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+        fake = SimpleNamespace(_clip_bounds=(math.log(1 - low), math.log(1 + high)))
+        return getattr(losses, kind)._compute_policy_objective(fake, log_ratios, advantages)[0]
+
+    return loss
+
+
+class TestLanguageModelLosses:
+    @pytest.mark.parametrize("kind", ["GRPOLoss", "DAPO"])
+    def test_grpo_and_dapo_have_ppos_loss_and_gradient(self, objective, kind):
+        for batch in batches():
+            new = leaf(batch.logprobs)
+            ours = arl.ppo_policy_loss(new, batch.old_logprobs, batch.advantages, batch.mask, LOW, HIGH).loss
+            each = objective(kind, batch.policy(new - batch.old_logprobs), batch.policy(batch.advantages), LOW, HIGH)
+            assert apart(ours, each.mean()) < TOLERANCE, batch.seed
+            assert apart(gradient(ours, new), gradient(each.mean(), new)) < TOLERANCE, batch.seed
+
+    def test_cispo_loses_the_gradient_of_every_token_outside_the_band_there_and_of_none_here(self, objective):
+        new = leaf(torch.tensor([1.2, 1.3, 1.5, 0.7, 0.5, 4.0], dtype=arl.DTYPE).log())
+        one, every = torch.ones(1, 6, dtype=arl.DTYPE), torch.ones(1, 6, dtype=torch.bool)
+        theirs = gradient(objective("CISPOLoss", new, one[0], 0.2, 0.28).sum(), new)
+        ours = gradient(6 * arl.cispo_policy_loss(new[None], 0 * one, one, every, 0.2, 0.28).loss, new)
+        assert apart(theirs, torch.tensor([-1.2, 0, 0, 0, 0, 0])) < 1e-6
+        assert apart(ours, torch.tensor([-1.2, -1.28, -1.28, -0.8, -0.8, -1.28])) < 1e-6
+
+    def test_its_kl_to_a_reference_is_k3_over_all_positions_padding_too_ours_over_tokens(self):
+        losses = peer("torchrl.objectives.llm")
+        for batch in batches():
+            new = leaf(batch.logprobs)
+            held = {"_cur_log_prob": new}
+            fake = SimpleNamespace(kl_to_ref_coeff=1.0)
+            given = {"ref_log_prob": batch.old_logprobs, "mask": batch.mask}
+            theirs, _ = losses.GRPOLoss._kl_to_ref(fake, held, **given)
+            ours = arl.kl_loss(new, batch.old_logprobs, batch.mask, "k3")
+            share = batch.mask.double().mean()
+            assert apart(ours * share, theirs) < TOLERANCE, batch.seed
+            assert apart(share * gradient(ours, new), gradient(theirs, new)) < TOLERANCE, batch.seed

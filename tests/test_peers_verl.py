@@ -10,7 +10,22 @@ from typing import Any
 
 import pytest
 import torch
-from peer_batches import TOLERANCE, Batch, apart, batches, gradient, leaf, reward_groups, rounding_of_variance, verl
+from peer_batches import (
+    TOLERANCE,
+    Attempts,
+    Batch,
+    apart,
+    attempts,
+    batches,
+    coefficients,
+    gradient,
+    leaf,
+    random_logits,
+    reward_groups,
+    rounding_of_variance,
+    source_of,
+    verl,
+)
 from torch import Tensor
 
 import agentrl as arl
@@ -39,19 +54,37 @@ def metrics() -> Any:
 
 
 @pytest.fixture(scope="module")
-def policy_loss(core: Any) -> Callable[..., tuple[Tensor, dict[str, float]]]:
-    """Return verl's PPO loss of a batch, with its metrics; bounds as ours."""
+def loss_of(core: Any) -> Callable[..., tuple[Tensor, dict[str, float]]]:
+    """Return a function that gives verl's loss of a name, with its metrics; bounds as ours."""
     config_of = verl("verl.workers.config").ActorConfig
     shape = {"strategy": "fsdp", "rollout_n": 1, "ppo_micro_batch_size_per_gpu": 1}
 
-    def loss(batch: Batch, low: float, high: float, dual: float = NEVER, mode: str = "token-mean", **whole: Any) -> Any:
+    def loss(name: str, tables: Tables, low: float, high: float, mode: str, dual: float = NEVER, **whole: Any) -> Any:
         config = config_of(**shape, clip_ratio_low=low, clip_ratio_high=high, clip_ratio_c=dual)
         config.global_batch_info.update(whole)
-        inputs = batch.old_logprobs, batch.logprobs, batch.advantages, batch.mask.long()
-        found, seen = core.compute_policy_loss_vanilla(*inputs, mode, config)
+        logprobs, old, advantages, mask = tables
+        found, seen = core.get_policy_loss_fn(name)(old, logprobs, advantages, mask.long(), mode, config)
         return found, {name.removeprefix("actor/"): number for name, number in seen.items()}
 
     return loss
+
+
+@pytest.fixture(scope="module")
+def policy_loss(loss_of: Any) -> Callable[..., tuple[Tensor, dict[str, float]]]:
+    """Return verl's PPO loss of a batch, with its metrics."""
+
+    def loss(batch: Batch, low: float, high: float, dual: float = NEVER, mode: str = "token-mean", **whole: Any) -> Any:
+        return loss_of("vanilla", tables_of(batch), low, high, mode, dual, **whole)
+
+    return loss
+
+
+Tables = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def tables_of(batch: Batch) -> Tables:
+    """Return what a loss takes first."""
+    return batch.logprobs, batch.old_logprobs, batch.advantages, batch.mask
 
 
 def norm_length(mode: str) -> float | None:
@@ -265,6 +298,293 @@ class TestPolicyLoss:
         assert theirs.item() == pytest.approx(1.433333, abs=1e-6)
         assert seen["actor/pg_clipfrac_lower"] == pytest.approx(1 / 6)
         assert arl.ppo_policy_loss(ratios.log(), old, old - 1, mask, 0.2, 0.28).loss.item() == pytest.approx(1.6)
+
+
+class TestSequences:
+    """GSPO: the ratio of a sequence."""
+
+    @pytest.mark.parametrize(("low", "high"), [(3e-4, 4e-4), (0.1, 0.1), (0.3, 0.5)])
+    @pytest.mark.parametrize("one_each", [True, False])
+    def test_loss_gradient_and_clip_fraction_are_verls(self, loss_of, low, high, one_each):
+        clipped = 0.0
+        for batch in batches():
+            tables = tables_of(replace(batch, logprobs=(logprobs := leaf(batch.logprobs))))
+            whole = tables[2][:, :1].expand(batch.mask.shape) if one_each else tables[2]  # else "GSPO-token"
+            ours = arl.gspo_policy_loss(*tables[:2], whole[:, 0] if one_each else whole, batch.mask, low, high)
+            theirs, seen = loss_of("gspo", (*tables[:2], whole, batch.mask), low, high, "seq-mean-token-mean")
+            assert apart(ours.loss, theirs) < TOLERANCE, batch.seed
+            assert apart(gradient(ours.loss, logprobs), gradient(theirs, logprobs)) < TOLERANCE, batch.seed
+            assert ours.clip_fraction == pytest.approx(seen["pg_clipfrac"], abs=1e-6), "verl's is float32"
+            clipped += ours.clip_fraction
+        assert clipped > 0
+
+    def test_a_row_has_the_same_share_of_the_whole_batch(self, loss_of):
+        for batch in batches():
+            whole = batch.counts()
+            numbers = {"batch_num_tokens": whole.tokens, "global_batch_size": whole.sequences, "dp_size": 1}
+            for row in range(len(batch.mask)):
+                part = tuple(table[row : row + 1] for table in tables_of(batch))
+                theirs, _ = loss_of("gspo", part, 0.1, 0.1, "seq-mean-token-mean", **numbers)
+                ours = arl.gspo_policy_loss(*part, clip_low=0.1, clip_high=0.1, whole=whole)
+                assert apart(ours.loss, theirs) < TOLERANCE, batch.seed
+
+    def test_g8_in_numbers(self, loss_of):
+        new, old, signs, mask = g8()
+        tables = new, old, signs[:, None].expand(2, 4), mask
+        theirs, _ = loss_of("gspo", tables, 3e-4, 4e-4, "seq-mean-token-mean")
+        ours = arl.gspo_policy_loss(new, old, signs, mask).loss
+        right = torch.tensor([[-0.166667] * 3 + [0], [0.129777] * 4])
+        for loss in (theirs, ours):
+            assert loss.item() == pytest.approx(0.019106, abs=1e-6)
+            assert apart(gradient(loss, new), right) < 1e-6
+
+    def test_verl_bounds_the_mean_log_ratio_to_10_and_loses_its_gradient_there(self, loss_of):
+        new = torch.full((1, 2), 12.0, dtype=arl.DTYPE, requires_grad=True)
+        tables = new, torch.zeros(1, 2, dtype=arl.DTYPE), -torch.ones(1, 2, dtype=arl.DTYPE), torch.ones(1, 2).bool()
+        theirs, _ = loss_of("gspo", tables, 0.1, 0.1, "seq-mean-token-mean")
+        ours = arl.gspo_policy_loss(*tables, 0.1, 0.1).loss
+        assert (theirs.item(), ours.item()) == (pytest.approx(math.exp(10)), pytest.approx(math.exp(12)))
+        assert gradient(theirs, new).tolist() == [[0, 0]]
+        assert gradient(ours, new)[0, 0].item() == pytest.approx(math.exp(12) / 2)
+
+
+def g8() -> Tables:
+    """Return G8: new and old log-probabilities, an advantage each, and the mask."""
+    old = torch.tensor([[-1.0, -2, -1, 0], [-1] * 4], dtype=arl.DTYPE)
+    new = leaf(torch.tensor([[-0.9, -1.9, -1.2, 5], [-1, -0.7, -1.1, -1.05]], dtype=arl.DTYPE))
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
+    return new, old, torch.tensor([1.0, -1.0], dtype=arl.DTYPE), mask
+
+
+class TestWeights:
+    """CISPO: the ratio as a weight."""
+
+    @pytest.mark.parametrize(
+        ("mode", "low", "high"), [*((mode, 0.2, 0.28) for mode in MODES), ("token-mean", 1.0, 4.0)]
+    )
+    def test_loss_gradient_and_clip_fraction_are_verls(self, loss_of, mode, low, high):
+        for batch in batches():
+            tables = tables_of(replace(batch, logprobs=(logprobs := leaf(batch.logprobs))))
+            ours = arl.cispo_policy_loss(*tables, low, high, mode, norm_length(mode))
+            theirs, seen = loss_of("cispo", tables, low, high, mode, loss_scale_factor=norm_length(mode))
+            assert apart(ours.loss, theirs) < TOLERANCE, batch.seed
+            assert apart(gradient(ours.loss, logprobs), gradient(theirs, logprobs)) < TOLERANCE, batch.seed
+            assert ours.clip_fraction == pytest.approx(seen["pg_clipfrac"], abs=1e-6), "verl's is float32"
+
+    def test_g7_in_numbers(self, loss_of):
+        ratios = torch.tensor([[1.2, 1.3, 1.5, 0.7, 0.5, 4.0]], dtype=arl.DTYPE)
+        new, zero = leaf(ratios.log()), torch.zeros_like(ratios)
+        tables = new, zero, zero + 1, zero == 0
+        theirs, _ = loss_of("cispo", tables, 0.2, 0.28, "token-mean")
+        right = torch.tensor([[-1.2, -1.28, -1.28, -0.8, -0.8, -1.28]])
+        for loss in (theirs, arl.cispo_policy_loss(*tables, 0.2, 0.28).loss):
+            assert apart(6 * gradient(loss, new), right) < 1e-6
+
+
+# Each preset of ours as verl is told it: the advantage estimator, with its options, and the loss.
+IN_VERL: dict[str, tuple[str, dict[str, Any], str]] = {
+    "grpo": ("grpo", {}, "vanilla"),
+    "dr_grpo": ("grpo", {"norm_adv_by_std_in_grpo": False}, "vanilla"),
+    "dapo": ("grpo", {}, "vanilla"),
+    "rloo": ("rloo", {}, "vanilla"),
+    "gspo": ("grpo", {}, "gspo"),
+    "cispo": ("grpo", {}, "cispo"),
+}
+
+
+def verls_coefficients(core: Any, loss_of: Any, name: str, batch: Attempts) -> Tensor:
+    """Return minus the derivative of verl's loss by each token's log-probability, [12, 7]."""
+    (estimator, options, loss), config = IN_VERL[name], arl.PRESETS[name]
+    scores = torch.zeros_like(batch.logprobs)
+    scores[:, 0] = batch.rewards
+    estimate = core.get_adv_estimator_fn(estimator)
+    advantages, _ = estimate(scores, batch.mask.long(), batch.groups.numpy(), **options)
+    rows, logprobs = batch.row_numbers(informative=config.refills > 0), leaf(batch.logprobs)
+    tables = logprobs[rows], batch.old_logprobs[rows], advantages[rows], batch.mask[rows]
+    bounds = config.clip_low, config.clip_high, config.aggregation
+    return -gradient(loss_of(loss, tables, *bounds, loss_scale_factor=config.norm_length)[0], logprobs)
+
+
+class TestVariants:
+    @pytest.mark.parametrize("moved", [False, True])
+    @pytest.mark.parametrize("name", list(IN_VERL))
+    def test_each_preset_gives_every_token_the_coefficient_that_verl_gives_it(self, core, loss_of, name, moved):
+        batch = attempts(moved)
+        ours, theirs = coefficients(arl.PRESETS[name], batch), verls_coefficients(core, loss_of, name, batch)
+        assert apart(ours, theirs) < TOLERANCE
+        assert (ours[~batch.mask] == 0).all()
+        assert (ours[8:] == 0).all(), "the task that is never solved"
+        assert (ours[:8][batch.mask[:8]] != 0).any()
+
+    def test_there_is_one_for_each_preset(self):
+        assert list(IN_VERL) == list(arl.PRESETS)
+
+    def test_verl_takes_a_token_mean_for_all_of_them_where_nothing_is_said(self):
+        config = verl("verl.workers.config").ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1)
+        assert config.loss_agg_mode == "token-mean"
+        assert (config.clip_ratio, config.clip_ratio_c) == (0.2, 3.0)
+
+    @pytest.mark.parametrize("normalized", [True, False])
+    def test_a_table_of_rewards_has_the_advantages_of_grpo(self, core, normalized):
+        for batch in reward_groups(equal_sizes=True):
+            table = batch.rewards.view(len(batch.tasks.unique()), -1)
+            ours = arl.grpo_advantages(table, normalized).flatten()
+            theirs = outcome(core, "grpo", batch.rewards, batch.tasks, norm_adv_by_std_in_grpo=normalized)
+            assert apart(ours, theirs) < TOLERANCE, batch.seed
+
+    def test_g3_in_numbers(self, core):
+        rewards, task = torch.tensor([1.0, 0, 0, 0], dtype=arl.DTYPE), torch.zeros(4, dtype=torch.long)
+        for name, options, ours, right in [
+            ("grpo", {}, arl.grpo_advantages(rewards[None])[0], [1.499997] + [-0.499999] * 3),
+            (
+                "grpo",
+                {"norm_adv_by_std_in_grpo": False},
+                arl.grpo_advantages(rewards[None], False)[0],
+                [0.75] + [-0.25] * 3,
+            ),
+            ("rloo", {}, arl.leave_one_out_advantages(rewards, task), [1] + [-1 / 3] * 3),
+        ]:
+            for found in (ours, outcome(core, name, rewards, task, **options)):
+                assert apart(found, torch.tensor(right)) < 1e-6
+
+
+class TestOverlong:
+    def test_the_penalty_is_that_of_verls_reward_manager_up_to_the_longest_answer(self):
+        lengths = torch.arange(1, 41)
+        theirs = overlong_in_verl(lengths, 30, 6)
+        ours = arl.overlong_penalty(lengths, 30, 6)
+        assert apart(ours[:30], theirs[:30]) < 1e-6, "verl's is float32"
+        assert (ours[23].item(), ours[26].item(), ours[29].item()) == (0.0, -0.5, -1.0), "24, 27 and 30 tokens"
+
+    def test_beyond_it_verls_goes_on_falling_ours_stays_at_minus_1(self):
+        lengths = torch.tensor([36, 42])
+        assert overlong_in_verl(lengths, 30, 6).tolist() == [-2.0, -3.0]
+        assert arl.overlong_penalty(lengths, 30, 6).tolist() == [-1.0, -1.0]
+
+
+def overlong_in_verl(lengths: Tensor, longest: int, buffer: int) -> Tensor:
+    """Return what verl's reward manager for DAPO takes off a reward of 0, [N]."""
+    manager = verl("verl.workers.reward_manager.dapo")
+    settings = SimpleNamespace(enable=True, len=buffer, penalty_factor=1.0, log=False)
+    tokenizer = SimpleNamespace(decode=lambda *_, **__: "text", eos_token="<end>")
+    graded = manager.DAPORewardManager(tokenizer, 0, lambda **_: 0.0, "source", longest, settings)
+    width = int(lengths.max())
+    answers = (torch.arange(width) < lengths[:, None]).long()
+    tables = {
+        "prompts": torch.ones(len(lengths), 1).long(),
+        "responses": answers,
+        "attention_mask": torch.cat([torch.ones(len(lengths), 1).long(), answers], 1),
+    }
+    labels = {"source": ["x"] * len(lengths), "reward_model": [{"ground_truth": ""}] * len(lengths)}
+    labels["extra_info"] = [{} for _ in lengths]
+    return graded(manager.DataProto.from_dict(tables, labels)).sum(-1)
+
+
+class TestKL:
+    @pytest.mark.parametrize("kind", ["k1", "k2", "k3", "k1+", "k3+"])
+    def test_estimates_and_their_slopes_are_verls(self, core, kind):
+        for batch in batches():
+            own, reference = leaf(batch.policy(batch.logprobs)), batch.policy(batch.old_logprobs)
+            ours, theirs = arl.kl_estimate(own, reference, kind), core.kl_penalty(own, reference, kind)
+            assert apart(ours, theirs) < TOLERANCE, batch.seed
+            assert apart(gradient(ours.sum(), own), gradient(theirs.sum(), own)) < TOLERANCE, batch.seed
+
+    @pytest.mark.parametrize(("kind", "slope"), [("k3", 0.0), ("k3+", -10.0)])
+    def test_verl_cuts_k3_at_10_and_loses_its_slope_there_ours_keeps_both(self, core, kind, slope):
+        own, reference = leaf(torch.tensor([-11.0], dtype=arl.DTYPE)), torch.tensor([-1.0], dtype=arl.DTYPE)
+        theirs, ours = core.kl_penalty(own, reference, kind), arl.kl_estimate(own, reference, kind)
+        assert (theirs.item(), round(ours.item(), 1)) == (10.0, 22015.5)
+        assert gradient(theirs.sum(), own).item() == slope
+        assert gradient(ours.sum(), own).item() == pytest.approx(slope or 1 - math.exp(10))
+
+    @pytest.mark.parametrize(
+        ("kind", "mode"),
+        [*((kind, "token-mean") for kind in ("k1", "k2", "k3", "k1+")), *(("k3+", mode) for mode in MODES)],
+    )
+    def test_as_a_loss_they_have_verls_value_and_gradient(self, core, kind, mode):
+        for batch in batches():
+            own, reference, whole = leaf(batch.logprobs), batch.old_logprobs, batch.counts()
+            ours = arl.kl_loss(own, reference, batch.mask, kind, None, mode, norm_length(mode))
+            kept = torch.where(batch.mask, own, 0.0), torch.where(batch.mask, reference, 0.0)
+            each = core.kl_penalty(*kept, kind)
+            theirs = core.agg_loss(each, batch.mask.long(), mode, loss_scale_factor=norm_length(mode))
+            assert apart(ours, theirs) < TOLERANCE, batch.seed
+            assert apart(gradient(ours, own), gradient(theirs, own)) < TOLERANCE, batch.seed
+            part = arl.kl_loss(own[:1], reference[:1], batch.mask[:1], kind, None, mode, norm_length(mode), whole)
+            counts = {"batch_num_tokens": whole.tokens, "global_batch_size": whole.sequences, "dp_size": 1}
+            each = core.kl_penalty(kept[0][:1], kept[1][:1], kind)
+            theirs = core.agg_loss(each, batch.mask[:1].long(), mode, loss_scale_factor=norm_length(mode), **counts)
+            assert apart(part, theirs) < TOLERANCE, batch.seed
+
+    @pytest.mark.parametrize("kind", ["k1", "k2", "k3"])
+    def test_rewards_less_the_penalty_are_verls(self, charge, kind):
+        for batch in batches():
+            paid, beta = batch.returns[:, 0], 0.1
+            paid = torch.where(batch.mask.any(1), paid, 0.0)
+            ours = arl.kl_penalized_rewards(paid, batch.logprobs, batch.old_logprobs, batch.mask, beta, kind)
+            last = torch.where(batch.mask, torch.arange(batch.mask.shape[1]), 0).amax(-1)
+            scores = torch.zeros_like(batch.logprobs).scatter(1, last[:, None], paid[:, None])
+            theirs, _ = charge(batch, scores, beta, kind)
+            assert apart(ours, theirs) < TOLERANCE, batch.seed
+
+    def test_verl_reports_the_mean_over_rows_of_their_token_means(self, charge):
+        for batch in batches(empty_rows=False):
+            _, seen = charge(batch, torch.zeros_like(batch.logprobs), 0.1, "k1")
+            ours = arl.kl_loss(batch.logprobs, batch.old_logprobs, batch.mask, "k1", None, "seq-mean-token-mean")
+            assert seen["actor/reward_kl_penalty"] == pytest.approx(ours.item(), abs=1e-6), "up to 1e-8 in a divisor"
+
+    def test_the_controller_moves_as_verls_does_with_the_episodes_over_the_horizon_as_gain(self, core):
+        kls = torch.rand(200, generator=arl.generator(0), dtype=arl.DTYPE).tolist()
+        theirs, ours = core.AdaptiveKLController(0.2, 0.4, 10_000), arl.AdaptiveKL(0.2, 0.4, gain=280 / 10_000)
+        for kl in kls:
+            theirs.update(kl, 280)
+            assert ours.update(kl) == pytest.approx(theirs.value, abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def charge(core: Any) -> Callable[..., tuple[Tensor, dict[str, float]]]:
+    """Return verl's `apply_kl_penalty` as a function of a batch, scores, beta and kind."""
+    names = {"core_algos": core, "masked_mean": verl("verl.utils.torch_functional").masked_mean, "torch": torch}
+    apply = source_of("verl.trainer.ppo.ray_trainer", "apply_kl_penalty", names)
+
+    def charged(batch: Batch, scores: Tensor, beta: float, kind: str) -> tuple[Tensor, dict[str, float]]:
+        held = Held(batch.mask.shape[0])
+        held |= {"response_mask": batch.mask.long(), "token_level_scores": scores}
+        held |= {"old_log_probs": batch.logprobs, "ref_log_prob": batch.old_logprobs}
+        data, seen = apply(SimpleNamespace(batch=held), core.FixedKLController(beta), kind)
+        return data.batch["token_level_rewards"], seen
+
+    return charged
+
+
+class Held(dict[str, Tensor]):
+    """Tables that know how many rows they have."""
+
+    def __init__(self, rows: int) -> None:
+        self.batch_size = (rows,)
+
+
+class TestEntropy:
+    def test_entropies_and_their_gradient_are_verls(self):
+        functions = verl("verl.utils.torch_functional")
+        for logits in random_logits():
+            ours, theirs = arl.entropy_from_logits(logits), functions.entropy_from_logits(logits)
+            assert apart(ours, theirs) < TOLERANCE
+            assert apart(gradient(ours.sum(), logits), gradient(theirs.sum(), logits)) < TOLERANCE
+
+    @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"])
+    def test_the_bonus_is_verls_entropy_loss(self, core, mode):
+        for batch in batches():
+            draws = arl.generator(batch.seed)
+            logits = 4 * torch.rand(*batch.mask.shape, 5, generator=draws, dtype=arl.DTYPE)
+            ours = arl.entropy_bonus(logits[batch.mask], batch.mask, mode)
+            assert apart(ours, core.compute_entropy_loss(logits, batch.mask.long(), mode)) < TOLERANCE, batch.seed
+
+    def test_an_action_that_is_never_sampled_makes_verls_entropy_nan_and_adds_0_here(self):
+        functions = verl("verl.utils.torch_functional")
+        logits = torch.tensor([0.0, 0.0, -math.inf], dtype=arl.DTYPE)
+        assert math.isnan(functions.entropy_from_logits(logits).item())
+        assert arl.entropy_from_logits(logits).item() == pytest.approx(math.log(2))
 
 
 class TestCritic:

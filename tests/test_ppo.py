@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,6 +115,32 @@ class TestRatio:
     def test_a_ratio_beyond_the_range_of_floats_is_refused(self, level: str, place: str) -> None:
         with pytest.raises(ValueError, match=rf"^ratios .*{place}: inf"):
             arl.importance_ratio(table([0], [0]), table([-1], [-800]), mask_of([1], [1]), level)
+
+
+class TestLogRatio:
+    @given(mask=masks(), seed=seeds)
+    @few
+    def test_it_is_the_log_of_the_ratio_and_its_slope_is_1(self, mask: Tensor, seed: int) -> None:
+        new, old = drawn(mask.shape, seed, -2, 0).requires_grad_(), drawn(mask.shape, seed + 1, -2, 0)
+        found = arl.log_ratio(new, old, mask)
+        assert close(found.detach(), torch.where(mask, new.detach() - old, 0.0))
+        assert torch.equal(found.exp(), arl.importance_ratio(new, old, mask))
+        assert torch.equal(torch.autograd.grad(found.sum(), new)[0], mask.to(arl.DTYPE))
+        for filler in FILLERS:
+            one, other = (torch.where(mask, values.detach(), filler) for values in (new, old))
+            assert torch.equal(arl.log_ratio(one, other, mask), found.detach())
+
+    def test_it_is_finite_where_the_ratio_is_not(self) -> None:
+        assert arl.log_ratio(table([0]), table([-800]), mask_of([1])).item() == 800
+
+    def test_what_was_recorded_has_no_gradient_and_is_finite(self) -> None:
+        with pytest.raises(ValueError, match=r"old_logprobs .*detach"):
+            arl.log_ratio(table([0, 0]), table([0, 0]).requires_grad_(), mask_of([1, 1]))
+        for filler in FILLERS:
+            bad, good = table([0, filler]), table([0, 0])
+            for name, columns in {"old_logprobs": (good, bad), "logprobs": (bad, good)}.items():
+                with pytest.raises(ValueError, match=rf"^{name} .*row 0, position 1: {filler}"):
+                    arl.log_ratio(*columns, mask_of([1, 1]))
 
 
 class TestEffectiveSampleSize:
@@ -303,6 +330,26 @@ class TestPolicyLoss:
             g6(1.0, aggregation="mean")
         with pytest.raises(ValueError, match=r"norm_length is None"):
             g6(1.0, aggregation="seq-mean-token-sum-norm")
+
+
+class TestReportedLoss:
+    def test_what_it_reports_is_per_policy_token_of_the_whole(self) -> None:
+        """Ratios 2, 1 and 1/2; two gradients removed by the clip, one by the dual clip; ten tokens in all."""
+        logs, mask = table([math.log(2), 0, 0], [0, -math.log(2), 0]), mask_of([1, 1, 0], [0, 1, 0])
+        clipped, dual = mask_of([1, 0, 1], [0, 1, 0]), mask_of([0, 1, 0], [1, 0, 0])
+        for whole, tokens in ((None, 3), (arl.LossCounts(10, 4), 10)):
+            found = arl.reported_loss(loss := column(3).sum(), logs, (clipped, dual), mask, whole)
+            assert found.loss is loss
+            assert found.clip_fraction == pytest.approx(2 / tokens)
+            assert found.dual_clip_fraction == pytest.approx(1 / tokens)
+            assert found.ratio_mean == pytest.approx(3.5 / tokens)
+            assert found.approx_kl == pytest.approx((1 - math.log(2) - 0.5 + math.log(2)) / tokens)
+            assert found.ratio_max == pytest.approx(2)
+
+    def test_of_no_policy_token_the_largest_ratio_is_0(self) -> None:
+        nothing = mask_of([0, 0])
+        found = arl.reported_loss(column(0)[0], table([0, 0]), (nothing, nothing), nothing, arl.LossCounts(3, 1))
+        assert found[1:] == (0, 0, 0, 0, 0)
 
 
 class TestValueLoss:
@@ -569,7 +616,13 @@ class TestUpdate:
         with pytest.raises(ValueError, match="weight is"):
             arl.Critic(tiny_model(), arl.ValueHead(8, arl.generator(0)), weight=weight)
 
-    @pytest.mark.parametrize("setting", [{"epochs": 0}, {"clip_low": 2.0}, {"temperature": 0.0}, {"aggregation": "x"}])
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            *({"epochs": 0}, {"minibatches": 0}, {"microbatch": 0}, {"max_grad_norm": -1.0}, {"grid": 3}),
+            *({"clip_low": 2.0}, {"temperature": 0.0}, {"aggregation": "x"}),
+        ],
+    )
     def test_settings_are_refused_before_anything_is_drawn(
         self, batch: arl.TrajectoryBatch, advantages: Tensor, setting: dict[str, Any]
     ) -> None:
@@ -630,3 +683,104 @@ class TestUpdate:
         for arguments in alone:
             with pytest.raises(ValueError, match=r"critic.*returns.*both"):
                 updated(batch, advantages, **arguments)
+
+    @pytest.mark.parametrize("mode", AGGREGATIONS)
+    @pytest.mark.parametrize("microbatch", [None, 1, 2])
+    def test_a_loss_that_is_given_takes_the_place_of_the_settings(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, mode: str, microbatch: int | None
+    ) -> None:
+        clip = {"clip_low": 0.01, "clip_high": 0.02, "dual_clip": 1.01, "aggregation": mode, **options(mode)}
+        given = {"epochs": 2, "minibatches": 2, "microbatch": microbatch}
+        right, records = updated(batch, advantages, **given, **clip)
+        loss = partial(arl.ppo_policy_loss, **clip)
+        found, again = updated(batch, advantages, loss=loss, **given)
+        assert all(map(torch.equal, found, right))
+        assert again == records
+        assert not all(map(torch.equal, found, updated(batch, advantages, **given)[0]))
+
+    def test_a_loss_gets_the_tables_of_its_part_and_the_counts_of_a_minibatch(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        calls = []
+
+        def loss(*tables: Any, whole: arl.LossCounts) -> arl.PolicyLoss:
+            calls.append((tables, whole))
+            return arl.ppo_policy_loss(*tables, whole=whole)
+
+        updated(batch, advantages, loss=loss, epochs=1, minibatches=2, microbatch=1)
+        assert len(calls) == len(batch)
+        counts, tokens = arl.loss_counts(batch.action_mask), 0
+        for (logprobs, old, weights, mask), whole in calls:
+            assert whole == arl.LossCounts(counts.tokens / 2, counts.sequences / 2)
+            assert logprobs.requires_grad
+            assert logprobs.shape == old.shape == weights.shape == mask.shape
+            tokens += int(mask.sum())
+            row = [r for r in range(len(batch)) if torch.equal(batch.action_mask[r, : mask.shape[1]], mask[0])]
+            assert any(torch.equal(advantages[r][batch.action_mask[r]], weights[mask]) for r in row)
+        assert tokens == counts.tokens
+
+    @pytest.mark.parametrize("loss", [None, arl.gspo_policy_loss, arl.cispo_policy_loss])
+    @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+    def test_rows_without_an_advantage_may_be_left_out_if_the_whole_is_counted(
+        self, batch: arl.TrajectoryBatch, mode: str, loss: Any
+    ) -> None:
+        advantages, kept = column(0.3, 0, -1, 0, 0.7), torch.tensor([0, 2, 4])
+        given = {"aggregation": mode, "loss": loss, **ONE_STEP}
+        (order, part), whole = next(arl.microbatches(batch, rows=kept)), arl.loss_counts(batch.action_mask)
+        right, (record,) = updated(batch, advantages, **given)
+        found, (epoch,) = updated(part, advantages[order], whole=whole, **given)
+        assert all(map(close, found, right))
+        assert epoch.loss == pytest.approx(record.loss, abs=1e-12)
+        without, _ = updated(part, advantages[order], **given)
+        assert not all(close(one, other, 1e-6) for one, other in zip(without, right, strict=True))
+
+    @pytest.mark.parametrize("microbatch", [None, 1, 3])
+    @pytest.mark.parametrize("minibatches", [1, 2])
+    def test_a_penalty_is_added_part_by_part(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, microbatch: int | None, minibatches: int
+    ) -> None:
+        """At rate 0 the mean over minibatches is the penalty of the whole batch."""
+        calls = []
+
+        def penalty(part: arl.TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: arl.LossCounts) -> Tensor:
+            calls.append((len(part), whole))
+            chosen = logits.log_softmax(-1).gather(-1, part.ids[part.action_mask][:, None])[:, 0]
+            assert close(logprobs[part.action_mask].detach(), chosen.detach())
+            assert not logprobs[~part.action_mask].any()
+            return (logprobs.square().sum() + logits.sum(-1).square().sum()) / whole.tokens
+
+        given = {"minibatches": minibatches, "microbatch": microbatch, "epochs": 1}
+        _, (epoch,) = updated(batch, advantages, rate=0.0, penalty=penalty, **given)
+        _, (plain,) = updated(batch, advantages, rate=0.0, **given)
+        tables = batch.ids, batch.attention_mask, batch.action_mask
+        logits = arl.scored_logits(tiny_model(), *tables)
+        right = arl.masked_mean(arl.token_logprobs(tiny_model(), *tables).square(), batch.action_mask)
+        assert epoch.penalty == pytest.approx((right + logits.sum(-1).square().mean()).item(), abs=1e-10)
+        assert epoch.loss == pytest.approx(plain.loss, abs=1e-12)
+        assert plain.penalty == 0
+        counts = arl.loss_counts(batch.action_mask)
+        assert {whole for _, whole in calls} == {arl.LossCounts(*(count / minibatches for count in counts))}
+        assert sum(rows for rows, _ in calls) == len(batch)
+
+    def test_the_gradient_of_a_penalty_is_added(self, batch: arl.TrajectoryBatch, advantages: Tensor) -> None:
+        def penalty(part: arl.TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: arl.LossCounts) -> Tensor:
+            return (logits.square().sum() + logprobs.square().sum()) / whole.tokens
+
+        moved, _ = updated(batch, advantages, penalty=penalty, **ONE_STEP)
+        model, tables = tiny_model(), (batch.ids, batch.attention_mask, batch.action_mask)
+        scored = arl.token_logprobs(model, *tables)
+        loss = arl.ppo_policy_loss(scored, batch.logprobs, advantages, batch.action_mask).loss
+        more = arl.scored_logits(model, *tables).square().sum() + scored.square().sum()
+        loss = loss + more / batch.action_mask.sum()
+        slopes = torch.autograd.grad(loss, [*model.parameters()])
+        for weight, before, slope in zip(moved, model.parameters(), slopes, strict=True):
+            assert close(before.detach() - weight, slope)
+
+    @pytest.mark.parametrize("wrong", [0.5, None, torch.zeros(2, dtype=arl.DTYPE)])
+    def test_a_penalty_that_is_no_scalar_is_refused_and_changes_no_weight(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor, wrong: Any
+    ) -> None:
+        model = tiny_model()
+        with pytest.raises(ValueError, match=r"penalty gave .*scalar tensor"):
+            updated(batch, advantages, model, penalty=lambda *given: wrong)
+        assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))

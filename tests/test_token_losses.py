@@ -1,4 +1,4 @@
-"""What every loss over policy tokens owes, of chapters 6 and 8: it adds up, and reads nothing that it should not."""
+"""What every loss over policy tokens owes, of chapters 6 to 10: it adds up, and reads nothing that it should not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from token_losses import (
+    GRPO_LOSSES,
+    KL_LOSSES,
     POLICY_GRADIENT_LOSSES,
     PPO_LOSSES,
     TokenLoss,
@@ -28,11 +30,12 @@ from torch import Tensor
 
 import agentrl as arl
 
-each_loss = pytest.mark.parametrize("loss", [*POLICY_GRADIENT_LOSSES, *PPO_LOSSES], ids=str)
+LOSSES = [*POLICY_GRADIENT_LOSSES, *PPO_LOSSES, *GRPO_LOSSES, *KL_LOSSES]
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 
 
 class TestEveryLoss:
-    """What holds for each aggregation, alone, under the policy gradient, with each clip, and for the critic."""
+    """What holds for each aggregation, alone, under the policy gradient, with each clip, for the critic and the KL."""
 
     @each_loss
     @given(mask=masks(), seed=seeds, data=st.data())
@@ -64,7 +67,7 @@ class TestEveryLoss:
     def test_padding_changes_nothing(self, loss: TokenLoss, mask: Tensor, seed: int, extra: int) -> None:
         check_padding_changes_nothing(loss, mask, seed, extra)
 
-    @each_loss
+    @pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.detached], ids=str)
     @pytest.mark.parametrize("seed", range(3))
     def test_the_gradient_is_the_slope(self, loss: TokenLoss, seed: int) -> None:
         check_gradient_is_the_slope(loss, mask_of([1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]), seed)

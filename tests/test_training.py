@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import agentrl as arl
-from agentrl.ppo import _minibatch_counts, _ppo_gradient
+from agentrl.ppo import _minibatch_counts, _objective, _ppo_gradient
 from bookkit import trainings
 
 TOKENIZER = arl.gym_tokenizer()
@@ -361,13 +361,14 @@ class TestPPOUpdate:
         def gradient(minibatches: int, parts: list[list[int]]) -> torch.Tensor:
             model, chosen = agent(), arl.PPOSettings(minibatches=minibatches)
             targets = {"advantages": arl.broadcast_to_tokens(batch.rewards, batch.action_mask)}
+            objective = _objective(chosen, batch.action_mask, None, None, None)
             for rows in parts:
-                _ppo_gradient((model, None), batch, targets, chosen, torch.tensor(rows))
+                _ppo_gradient((model, None), batch, targets, chosen, objective, torch.tensor(rows))
             return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]) / minibatches
 
         whole = gradient(1, [list(range(8))])
         assert (gradient(3, [[0, 3], [1, 2, 7], [4, 5, 6]]) - whole).abs().max() <= 1e-12
-        assert _minibatch_counts(batch, 2).tokens == int(batch.action_mask.sum()) / 2
+        assert _minibatch_counts(batch.action_mask, 2, None).tokens == int(batch.action_mask.sum()) / 2
 
     def test_max_kl_ends_the_update_before_the_step(self, batch) -> None:
         _, epochs = updated(batch, epochs=5, minibatches=1, max_kl=1e-6)
@@ -434,3 +435,48 @@ class TestRecords:
         kept = recorded(figure.RECORD, seed=seed, epochs=4, critic=critic)
         for name, values in trainings.columns(log).items():
             assert values == pytest.approx(kept[name][:2], rel=1e-5), name
+
+    @pytest.mark.parametrize("preset", ["grpo", "dapo"])
+    def test_variants(self, preset) -> None:
+        from figures import ch09_variants as figure
+
+        seed = figure.SEEDS[0]
+        config = replace(arl.PRESETS[preset], seed=seed, iterations=2)
+        found = trainings.within_budget(trainings.starting(seed), config)
+        same_beginning(found, recorded(figure.RECORD, preset=preset, seed=seed))
+
+    @pytest.mark.parametrize("arm", ["dr_grpo-with-std", "gspo-paper-clip"])
+    def test_ablations(self, arm) -> None:
+        from figures import ch09_ablations as figure
+
+        seed = figure.SEEDS[0]
+        config = replace((figure.ARMS | figure.LATER)[arm], seed=seed, iterations=2)
+        found = trainings.within_budget(trainings.starting(seed), config)
+        same_beginning(found, recorded(figure.RECORD, arm=arm, seed=seed))
+
+    def test_a_rounding_difference_is_gone_where_weights_are_snapped(self) -> None:
+        from figures import ch09_rounding as figure
+
+        seed, grid = figure.SEEDS[0], figure.GRIDS[-1]
+        kept = recorded(figure.RECORD, seed=seed, grid=grid)
+        found = figure.compared(seed, grid, iterations=3)
+        assert found["difference"] == kept["difference"][:3]
+        assert found["difference"][0] > 0
+        assert found["first_other_token"] == kept["first_other_token"]
+
+    @pytest.mark.parametrize("arm", ["kl-0.1", "sft-0.1"])
+    def test_regularisers(self, arm) -> None:
+        from figures import ch10_regularisers as figure
+
+        seed = figure.SEEDS[0]
+        kept, found = recorded(figure.RECORD, arm=arm, seed=seed), figure.trained(seed, arm, iterations=2)
+        same_beginning(found, kept)
+
+
+def same_beginning(found: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Check that a shorter training's columns are the first numbers of the recorded ones."""
+    columns = {name: values for name, values in found.items() if isinstance(values, list) and name != "at"}
+    assert {"success", "entropy", "episodes"} <= columns.keys()
+    for name, values in columns.items():
+        for at, value in enumerate(values):
+            assert value == pytest.approx(kept[name][at], rel=1e-5), (name, at)

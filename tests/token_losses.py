@@ -1,4 +1,4 @@
-"""Random tables of tokens, and what every loss over policy tokens owes: the same properties for chapters 6 and 8.
+"""Random tables of tokens, and what every loss over policy tokens owes: the same properties for chapters 6 to 10.
 
 A loss takes columns, tables [B, T] or a number for each row [B]; the first one has the gradient. What stands at masked
 positions is arbitrary.
@@ -94,12 +94,16 @@ def aggregate_in_loops(values: Tensor, mask: Tensor, mode: str, norm_length: flo
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss: the names of its columns, the one with the gradient first, and the call (columns, mask, whole)."""
+    """A loss: the names of its columns, the one with the gradient first, and the call (columns, mask, whole).
+
+    Where a part of it is detached, its gradient is not the slope of its value.
+    """
 
     name: str
     columns: tuple[str, ...]
     compute: Callable[[Columns, Tensor, Any], Tensor]
     by_row: tuple[str, ...] = ()
+    detached: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -308,6 +312,58 @@ def critic_of(mode: str, clip: float | None) -> TokenLoss:
     return TokenLoss(f"critic, clip {clip}, {mode}", columns, compute)
 
 
+def gspo_loss(columns: dict[str, Tensor], mask: Tensor, **arguments: Any) -> Any:
+    return arl.gspo_policy_loss(columns["logprobs"], columns["old_logprobs"], columns["advantages"], mask, **arguments)
+
+
+def cispo_loss(columns: dict[str, Tensor], mask: Tensor, **arguments: Any) -> Any:
+    return arl.cispo_policy_loss(columns["logprobs"], columns["old_logprobs"], columns["advantages"], mask, **arguments)
+
+
+GSPO_CLIPS: dict[str, dict[str, float]] = {
+    "a wide band": {"clip_low": 0.3, "clip_high": 0.5},
+    "the paper's band": {},
+    "no clip": {"clip_low": math.inf, "clip_high": math.inf},
+}
+CISPO_CLIPS: dict[str, dict[str, float]] = {
+    "both bounds": {"clip_low": 0.2, "clip_high": 0.28},
+    "one bound": {"clip_low": 1.0, "clip_high": 0.5},
+    "no bound": {"clip_low": math.inf, "clip_high": math.inf},
+}
+KINDS = ("k1", "k2", "k3", "k1+", "k3+")
+
+
+def gspo_of(clip: str, by_row: tuple[str, ...] = ("advantages",)) -> TokenLoss:
+    """Return GSPO's loss; with an advantage a token it is GSPO-token, which is detached in part."""
+    name = f"GSPO, {clip}" + ", one advantage an episode" * bool(by_row)
+    columns = ("logprobs", "old_logprobs", "advantages")
+    clips = GSPO_CLIPS[clip]
+    return TokenLoss(
+        name, columns, lambda c, mask, whole: gspo_loss(c, mask, whole=whole, **clips).loss, by_row, not by_row
+    )
+
+
+def cispo_of(mode: str, clip: str, by_row: tuple[str, ...] = ()) -> TokenLoss:
+    name = f"CISPO, {clip}, {mode}" + ", one advantage an episode" * bool(by_row)
+    arguments = {"aggregation": mode, **options(mode), **CISPO_CLIPS[clip]}
+    columns = ("logprobs", "old_logprobs", "advantages")
+    return TokenLoss(
+        name, columns, lambda c, mask, whole: cispo_loss(c, mask, whole=whole, **arguments).loss, by_row, True
+    )
+
+
+def kl_of(kind: str, mode: str, off_policy: bool) -> TokenLoss:
+    columns = ("logprobs", "ref_logprobs", *["old_logprobs"] * off_policy)
+    arguments = {"kind": kind, "aggregation": mode, **options(mode)}
+
+    def compute(c: dict[str, Tensor], mask: Tensor, whole: Any) -> Tensor:
+        old = c.get("old_logprobs")
+        return arl.kl_loss(c["logprobs"], c["ref_logprobs"], mask, old_logprobs=old, whole=whole, **arguments)
+
+    name = f"KL, {kind}, {mode}" + ", weighted" * off_policy
+    return TokenLoss(name, columns, compute, detached=kind.endswith("+"))
+
+
 POLICY_GRADIENT_LOSSES = [
     *map(aggregation_of, AGGREGATIONS),
     *map(loss_of, AGGREGATIONS),
@@ -318,4 +374,16 @@ PPO_LOSSES = [
     *(ppo_of("token-mean", clip) for clip in ("clipped", "no clip", "no room")),
     ppo_of("seq-mean-token-mean", "clipped", ("advantages",)),
     *(critic_of(mode, clip) for mode in AGGREGATIONS for clip in (None, 0.3)),
+]
+GRPO_LOSSES = [
+    *(gspo_of(clip) for clip in GSPO_CLIPS),
+    gspo_of("a wide band", ()),
+    *(cispo_of(mode, "both bounds") for mode in AGGREGATIONS),
+    *(cispo_of("token-mean", clip) for clip in ("one bound", "no bound")),
+    cispo_of("seq-mean-token-sum", "both bounds", ("advantages",)),
+]
+KL_LOSSES = [
+    *(kl_of("k2", mode, False) for mode in AGGREGATIONS),
+    *(kl_of(kind, "token-mean", False) for kind in KINDS if kind != "k2"),
+    *(kl_of(kind, "token-mean", True) for kind in KINDS),
 ]

@@ -51,4 +51,6 @@ The rest
     bench           the checker against nbval and nbmake (bench.py)
     benchbook       the made-up books that it measures
     benchpolicy     TinyAgent against models of transformers (bench.py --policy)
+    benchtrain      arl.train against TRL's GRPOTrainer (bench.py --train)
+    trlgym          the gym and TinyAgent as that trainer takes them
 """

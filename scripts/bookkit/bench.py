@@ -86,7 +86,7 @@ class Report:
 
 def machine() -> dict[str, Any]:
     """Return what the run stood on, in general words: kind of system, cores, memory, versions; no names."""
-    packages = ("torch", "ipython", "ipykernel", "pytest", "nbval", "nbmake", "transformers")
+    packages = ("torch", "ipython", "ipykernel", "pytest", "nbval", "nbmake", "transformers", "trl")
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": usable_cores(),
@@ -272,7 +272,7 @@ def chapter_table(report: Report) -> Table:
 
 def describe(found: Mapping[str, Any]) -> str:
     """Return the machine in one line."""
-    shown = ("torch", "ipython", "pytest", "nbval", "nbmake", "transformers")
+    shown = ("torch", "ipython", "pytest", "nbval", "nbmake", "transformers", "trl")
     versions = ", ".join(f"{name} {found[name]}" for name in shown)
     place = (
         f"{found['system']}, {found['cores']} cores, {found['memory_gb']} GB, load {found['load_at_start']} at start"

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from .planted import CONTROLS, NAMES, TIMEOUT
+from .planted import CONTROLS, MAIN_LOOP, NAMES, TIMEOUT
 from .scratch import Scratch
 from .settings import Machine, Setting, prepare, this_machine
 
@@ -71,7 +71,7 @@ class Books:
 
     The controls of the planted book, if it has them, run under the settings that can change a digit. The chapters run
     under each setting, their solutions under those that `solutions` names, under each for None; `lab` cells, whose
-    output is compared loosely, only if wanted.
+    output is compared loosely, only if wanted. `main_loop` is the book whose last chapter trains with the library.
     """
 
     root: Path | None
@@ -80,6 +80,7 @@ class Books:
     controls: bool = False
     solutions: frozenset[str] | None = None
     lab: bool = True
+    main_loop: Path | None = None
 
     def has_solutions(self, setting: Setting) -> bool:
         """Return whether the solutions run under a setting, not the chapters alone."""
@@ -111,6 +112,9 @@ def run_setting(setting: Setting, books: Books, machine: Machine | None = None) 
         if books.planted is not None and outcome.error is None:
             found = _check(setting, env, books.planted, _planted_prefixes(setting, books), folder, place)
             outcome = joined(outcome, sort_planted(found, there))
+        if books.main_loop is not None and outcome.error is None:
+            found = _check(setting, env, books.main_loop, [MAIN_LOOP[0], "--no-solutions"], folder, place)
+            outcome = joined(named_loop(found), outcome)
     return outcome
 
 
@@ -128,6 +132,13 @@ def joined(one: Outcome, other: Outcome) -> Outcome:
         differences=one.differences + other.differences,
         error=one.error or other.error,
     )
+
+
+def named_loop(outcome: Outcome) -> Outcome:
+    """Return the outcome of the chapter that trains with the library, under its name."""
+    key, name, _ = MAIN_LOOP
+    found = tuple(replace(d, chapter=name if d.chapter == key else d.chapter) for d in outcome.differences)
+    return replace(outcome, notebooks=tuple(name if n == key else n for n in outcome.notebooks), differences=found)
 
 
 def sort_planted(outcome: Outcome, machine: Machine) -> Outcome:

@@ -1,4 +1,4 @@
-"""The longer trainings that chapters 6 to 8 report: played by the library's own functions, kept in chapters/recorded/.
+"""The longer trainings that chapters 6 to 10 report: played by the library's own functions, kept in chapters/recorded/.
 
 A figure's script says what is trained and calls these with `--record`; tests/test_training.py plays the first
 iterations of one recorded seed again and compares.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -95,9 +97,55 @@ def _before(seed: int) -> dict[str, list[int]]:
     return evaluate(_started(seed), seed)
 
 
-def columns(log: arl.TrainLog) -> dict[str, list[float]]:
-    """Return the columns of a log, rounded to six digits: enough to draw, above what machines differ in."""
-    return {name: [float(f"{value:.6g}") for value in log.column(name)] for name in log.rows[0]}
+def columns(log: arl.TrainLog) -> dict[str, list[float | None]]:
+    """Return the columns of a log, rounded to six digits, enough to draw and above what machines differ in."""
+    return {name: [digits(value) for value in log.column(name)] for name in log.rows[0]}
+
+
+def digits(value: float) -> float | None:
+    """Return a number rounded to six digits, None for nan."""
+    return None if math.isnan(value) else float(f"{value:.6g}")
+
+
+BUDGET = 5_600  # episodes of a training by `arl.train`, those of refills counted
+SOLVED = 0.9  # success, a mean of three iterations, at which a training has learnt its tasks
+
+
+def within_budget(agent: arl.TinyAgent, config: arl.TrainConfig, budget: int = BUDGET, **hooks: Any) -> dict[str, Any]:
+    """Return the columns of a training by `arl.train` that ends with its budget, and what it took; `agent` has learnt.
+
+    Where refills overshoot the budget, the last iteration is undone and has no place in the columns.
+    """
+    also, clock, kept = hooks.pop("callback", None), [time.process_time()], [copy.deepcopy(agent.state_dict())]
+
+    def callback(state: arl.TrainState) -> bool:
+        if state.history.rows[-1]["episodes"] > budget:
+            return True
+        clock.append(time.process_time())
+        kept[0] = copy.deepcopy(state.model.state_dict())
+        return bool(also and also(state))
+
+    history = arl.train(agent, tokenizer(), SPLIT.train, config, callback=callback, progress=False, **hooks)
+    agent.load_state_dict(kept[0])
+    del history.rows[len(clock) - 1 :]
+    return _taken(history, [now - clock[0] for now in clock[1:]]) | columns(history)
+
+
+def _taken(history: arl.TrainLog, seconds: Sequence[float]) -> dict[str, Any]:
+    """Return the episodes, iterations and CPU seconds until success passed SOLVED, None if never, and in all."""
+    success = history.column("success")
+    past = [at for at in range(2, len(success)) if sum(success[at - 2 : at + 1]) / 3 > SOLVED]
+    names = {"iterations": range(1, len(success) + 1), "episodes": history.column("episodes"), "cpu_seconds": seconds}
+    first = {name: round(values[past[0]], 1) if past else None for name, values in names.items()}
+    return {"solved": first, "spent": {name: round(values[-1], 1) for name, values in names.items()}}
+
+
+def gym_run(seed: int, **settings: Any) -> dict[str, Any]:
+    """Return the record of one training by `arl.train` from a seed's starting agent: counts before, after, columns."""
+    agent, before = starting(seed), _before(seed)
+    found = within_budget(agent, arl.TrainConfig(**{"seed": seed, **settings}))
+    print(found["solved"], found["spent"], [f"{value:.2f}" for value in found["success"]], flush=True)
+    return {"before": before, "after": evaluate(agent, seed + 50_000), **found}
 
 
 def random_menu(generator: torch.Generator) -> Callable[[arl.Transcript], str]:
@@ -170,3 +218,24 @@ def band(axes: Any, curves: Sequence[Sequence[float]], episodes: int, number: in
     axes.fill_between(xs, [min(p) for p in points], [max(p) for p in points], color=color, alpha=0.16, linewidth=0)
     look = {"marker": marker, "markevery": max(len(points) // 8, 1), "markersize": 6}
     axes.plot(xs, [sum(p) / len(p) for p in points], color=color, linestyle=dash, label=label, **look)
+
+
+def over_episodes(run: dict[str, Any], name: str, step: int = 280) -> list[float]:
+    """Return a column of a run at 0, `step`, 2 `step` … episodes, by straight lines between its iterations.
+
+    An iteration's numbers are of the policy that it sampled from: they stand at the episodes before it.
+    """
+    xs, ys = [0.0, *run["episodes"][:-1]], run[name]
+    values, at = [], 0
+    for x in range(0, int(xs[-1]) + 1, step):
+        while at + 2 < len(xs) and xs[at + 1] < x:
+            at += 1
+        share = (x - xs[at]) / (xs[at + 1] - xs[at])
+        values.append(ys[at] + share * (ys[at + 1] - ys[at]))
+    return values
+
+
+def together(runs: Sequence[dict[str, Any]], name: str) -> list[list[float]]:
+    """Return a column of several runs over episodes, cut to what all of them reached."""
+    curves = [over_episodes(run, name) for run in runs]
+    return [curve[: min(map(len, curves))] for curve in curves]

@@ -2,6 +2,7 @@
 
     arrival.py     cells that print what each setting changes: a setting that changes nothing has not arrived
     training.py    cells that train a transformer by policy gradient, sampling in the loop
+    main_loop.py   cells that train TinyAgent with the library's own loop, in a book of the real chapters before them
 
 The training is planted three times. `planted` follows the book's rules (float64, weights snapped to a grid) and must
 print the same everywhere, to the last bit of every weight. `float64` (not snapped) and `float32` are controls: they
@@ -11,18 +12,21 @@ must differ somewhere, or the matrix is blind.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ..checker import make_plan
 from ..engines import ForkEngine
-from ..notebook import dump, normalise, write_atomic
+from ..notebook import dump, load_book, normalise, write_atomic
 from ..runner import EngineError, Limits, pinned, usable_memory
 from ..update import recorded
 
 HERE = Path(__file__).resolve().parent
 FULL, SHORT = 80, 12  # iterations of the training, four steps of the optimiser each
+MAIN_LOOP = ("99", "main-loop", "grpo")  # its key, its name, and the module without which a book has none
+SHORT_LOOP = "ITERATIONS, TASKS, WARM_START = 5, 12, 50"
 CONTROLS = ("float64", "float32")
 NAMES = {"01": "arrival", "02": "planted", "03": "float64", "04": "float32"}
 ARITHMETIC = {"planted": "snapped", "float64": "float64", "float32": "float32"}
@@ -40,6 +44,24 @@ def write_planted(root: Path, iterations: int, controls: bool, jobs: int = 1) ->
             cells = cells_of("arrival.py") if name == "arrival" else training_cells(ARITHMETIC[name], iterations)
             write_atomic(root / "chapters" / f"{key}-{name}.ipynb", dump(_notebook(key, name, cells)))
     record(root, jobs)
+    return root
+
+
+def write_main_loop(root: Path, book: Path, short: bool) -> Path | None:
+    """Write a book's chapters and, after them, the one that trains with their library; record what that one prints.
+
+    None if the book has no chapter that saves the loop. EngineError when a cell fails.
+    """
+    key, name, module = MAIN_LOOP
+    chapters = load_book(book).chapters
+    if module not in {chapter.module for chapter in chapters}:
+        return None
+    write_atomic(root / "pyproject.toml", (book / "pyproject.toml").read_text(encoding="utf-8"))
+    for chapter in chapters:
+        write_atomic(root / "chapters" / chapter.path.name, chapter.path.read_text(encoding="utf-8"))
+    cells = cells_of("main_loop.py") | ({"settings": SHORT_LOOP} if short else {})
+    write_atomic(root / "chapters" / f"{key}-{name}.ipynb", dump(_notebook(key, name.replace("-", "_"), cells)))
+    record(root, 1, [key])
     return root
 
 
@@ -63,9 +85,9 @@ def _notebook(key: str, name: str, cells: dict[str, str]) -> dict[str, Any]:
     return normalise({"cells": made, "metadata": {"agentrl": book}, "nbformat": 4, "nbformat_minor": 5})
 
 
-def record(root: Path, jobs: int) -> None:
-    """Run every chapter of a planted book under what the checker pins and write down what it prints."""
-    plan = make_plan(root, [], remember=False)
+def record(root: Path, jobs: int, prefixes: Sequence[str] = ()) -> None:
+    """Run the chapters of a planted book, or some, under what the checker pins and write down what they print."""
+    plan = make_plan(root, list(prefixes), remember=False)
     limits = Limits(timeout=TIMEOUT, memory=usable_memory())
     engine = ForkEngine(pinned(), limits)
     try:
