@@ -64,8 +64,8 @@ def grpo_advantages(rewards: Tensor, normalize_std: bool = True, eps: float = 1e
     that of a sample, G - 1, plus `eps`, as in verl; TRL's eps is 1e-4, rLLM divides by G. ValueError for rewards that
     are not [P, G], one attempt (no baseline), and for a nan: an attempt without a verdict is to be left out.
     """
-    if rewards.dim() != 2:
-        raise ValueError(f"rewards {list(rewards.shape)}; they must be [P, G], a row a task")
+    if rewards.dim() != 2 or not rewards.shape[1]:
+        raise ValueError(f"rewards {list(rewards.shape)}; they must be [P, G], a row a task, with attempts in it")
     groups = torch.arange(len(rewards))[:, None].expand(rewards.shape)
     scale = "group" if normalize_std else "none"
     return group_mean_advantages(rewards.flatten(), groups.flatten(), scale, eps).view(rewards.shape)
@@ -264,7 +264,7 @@ def _check_config(config: TrainConfig) -> None:
             raise ValueError(f"{name} is {number!r}; it must be a whole number from {least} to {most:,}")
     for name in ("learning_rate", "weight_decay"):
         number = getattr(config, name)
-        if not (isinstance(number, int | float) and 0 <= number < math.inf):
+        if not (type(number) in (int, float) and 0 <= number < math.inf):
             raise ValueError(f"{name} is {number!r}; it must be a number, at least 0 and finite")
     if config.grid is not None and 0 < config.learning_rate < 1 / (2 * config.grid):
         lost = f"steps of Adam are about as long, and the grid of 1/{config.grid} rounds them to nothing"
@@ -327,12 +327,11 @@ def _graded(played: Sequence[Trajectory], config: TrainConfig, rewards: _Rewards
     batch = collate(one for one in played if one.reward is not None and sizes[one.task_id] > 1)
     earned = batch.rewards if rewards is None or not len(batch) else rewards(batch)
     if not isinstance(earned, Tensor) or earned.shape != batch.rewards.shape:
-        raise ValueError(f"rewards gave {getattr(earned, 'shape', earned)}; it must give a tensor, [{len(batch)}]")
+        given = list(earned.shape) if isinstance(earned, Tensor) else type(earned).__name__
+        raise ValueError(f"rewards gave {given}; it must give a tensor, [{len(batch)}]")
     if earned.isnan().any():
         place = int(earned.isnan().nonzero()[0])
-        raise ValueError(
-            f"rewards gave nan at position {place}; an attempt without a verdict ends as a failure instead"
-        )
+        raise ValueError(f"rewards at position {place}: nan; `rewards` must give a number for each attempt")
     earned, groups = earned.detach().to(DTYPE), batch.task_ids + first
     informative = informative_groups(earned, groups)
     if config.overlong is not None and len(batch):
@@ -520,10 +519,11 @@ def _holders(state: TrainState, hooks: dict[str, Any]) -> dict[str, Any]:
 def _identity(state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> dict[str, Any]:
     """Return what a checkpoint and the training that goes on from it must have in common, as JSON has it."""
     config = {name: value for name, value in asdict(state.config).items() if name != "iterations"}
-    model = {name: [str(weight.dtype), *weight.shape] for name, weight in state.model.state_dict().items()}
+    model = {f"model.{name}": size for name, size in asdict(state.model.config).items()}
+    model |= {f"weight {name}": [str(one.dtype), *one.shape] for name, one in state.model.state_dict().items()}
     given = [name for name, hook in hooks.items() if hook is not None and name != "callback"]
     found = {"tasks": [int(task.id) for task in tasks], "hooks": given, "states": list(_holders(state, hooks))}
-    return json.loads(json.dumps(config | found | {"model": asdict(state.model.config), "weights": model}))
+    return json.loads(json.dumps(config | found | model))
 
 
 def _save_checkpoint(path: Path, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> None:
@@ -536,27 +536,28 @@ def _save_checkpoint(path: Path, state: TrainState, tasks: Sequence[Any], hooks:
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-load-checkpoint
-def _load_checkpoint(path: Path, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> None:
-    """Put a training into the state that a checkpoint holds; ValueError, with nothing changed, for another's."""
+def _read_checkpoint(path: Path, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint holds; ValueError for a file that is none, and for another training's."""
     wanted = _identity(state, tasks, hooks)
     try:
         held = torch.load(path, weights_only=True)
-        found = held["identity"]
+        found = dict(held["identity"])
     except Exception as error:
         raise ValueError(f"{path} is no checkpoint of `train`: {type(error).__name__}: {error}") from error
     for name in wanted:
         if found.get(name) != wanted[name]:
             raise ValueError(f"{path} is of another training: {name} is {found.get(name)!r}, not {wanted[name]!r}")
+    if missing := [name for name in ("rows", "ended", *_holders(state, hooks)) if name not in held]:
+        raise ValueError(f"{path} is no checkpoint of `train`: it has no {missing[0]!r}")
+    return held
+
+
+def _restore(held: dict[str, Any], state: TrainState, hooks: dict[str, Any]) -> None:
+    """Put a training into the state that a checkpoint holds."""
     for name, one in _holders(state, hooks).items():
         one.load_state_dict(held[name])
     state.history.rows[:] = held["rows"]
     state.ended = held["ended"] and hooks["callback"] is not None
-
-
-def _resume(path: Path | None, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> None:
-    """Put a training into the state of its checkpoint; if there is none yet, write the first one."""
-    if path is not None:
-        (_load_checkpoint if path.exists() else _save_checkpoint)(path, state, tasks, hooks)
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-metrics
@@ -567,26 +568,24 @@ class _Files(NamedTuple):
     metrics: Path | None
 
 
-def _check_metrics(files: _Files) -> None:
-    """Raise FileExistsError for metrics without the checkpoint they belong to; make sure that they can be written."""
-    if files.metrics is None:
-        return
-    resumed = files.checkpoint is not None and files.checkpoint.exists()
-    with open(files.metrics, "a", encoding="utf-8") as file:
-        if file.tell() and not resumed:
-            there = f"{files.metrics} has the metrics of a training"
-            raise FileExistsError(f"{there}; give another file, or its checkpoint to go on")
+def _begin_metrics(path: Path, done: int | None) -> None:
+    """Make the file of metrics end before iteration `done`, which comes next; None: there is no checkpoint.
 
-
-def _cut_metrics(path: Path | None, done: int) -> None:
-    """Make the file of metrics end after the iterations that are done; ValueError if its lines are not of these."""
-    if path is None:
-        return
-    lines = path.read_bytes().splitlines(keepends=True)[:done]
-    found = [json.loads(line).get("iteration") for line in lines]
-    if found != list(range(done)):
+    Lines may be missing: they were lost with a machine, or are elsewhere. The last one may be torn, or of the iteration
+    that is done again. FileExistsError for metrics without a checkpoint, ValueError for another training's.
+    """
+    text = path.read_bytes() if path.exists() else b""
+    if text and done is None:
+        raise FileExistsError(f"{path} has the metrics of a training; give another file, or its checkpoint to go on")
+    lines = [line for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
+    try:
+        found = [int(json.loads(line)["iteration"]) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no file of metrics: {type(error).__name__}: {error}") from error
+    next_one = done or 0
+    if found != sorted(set(found)) or found[-1:] > [next_one]:
         raise ValueError(f"{path} has the iterations {found}, the checkpoint {done}; they are of different trainings")
-    _write(path, b"".join(lines))
+    _write(path, b"".join(line for line, iteration in zip(lines, found, strict=True) if iteration < next_one))
 
 
 def _add_metrics(path: Path | None, row: dict[str, float]) -> None:
@@ -606,6 +605,8 @@ def _iteration(state: TrainState, tokenizer: TinyTokenizer, tasks: Sequence[Any]
     kept = sampled.kept
     estimate = hooks["advantages"] or (lambda batch, rewards, groups: _ESTIMATORS[config.advantage](rewards, groups))
     advantages = estimate(kept.batch, kept.rewards, kept.groups)
+    if not isinstance(advantages, Tensor):
+        raise ValueError(f"advantages gave {type(advantages).__name__}; it must give a tensor, [B] or [B, T]")
     epochs = _learn(state.model, state.optimizer, kept, advantages, config, at, hooks["penalty"])
     before = state.history.rows[-1]["episodes"] if state.history.rows else 0
     counts = {"iteration": at, "episodes": before + sampled.episodes}
@@ -645,6 +646,18 @@ def _start(model: TinyAgent, config: TrainConfig) -> TrainState:
         raise ValueError(f"grid is {config.grid}, a weight {other.pop()}; only float32 and float64 can be snapped")
     settings = {"lr": config.learning_rate, "betas": (0.9, 0.95), "weight_decay": config.weight_decay}
     return TrainState(model, torch.optim.AdamW(model.parameters(), **settings, foreach=False), config, History(config))
+
+
+def _resume(files: _Files, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> None:
+    """Put a training into the state of its checkpoint, or write the first one; all is checked before anything moves."""
+    path = files.checkpoint
+    held = None if path is None or not path.exists() else _read_checkpoint(path, state, tasks, hooks)
+    if files.metrics is not None:
+        _begin_metrics(files.metrics, None if held is None else len(held["rows"]))
+    if held is not None:
+        _restore(held, state, hooks)
+    elif path is not None:
+        _save_checkpoint(path, state, tasks, hooks)
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-run
@@ -698,9 +711,7 @@ def train(
     hooks = {"make_env": make_env, "rewards": rewards, "advantages": advantages, "penalty": penalty}
     hooks["callback"] = callback
     files = _Files(*(None if path is None else Path(path) for path in (checkpoint, metrics)))
-    _check_metrics(files)
-    _resume(files.checkpoint, state, tasks, hooks)
-    _cut_metrics(files.metrics, state.iteration)
+    _resume(files, state, tasks, hooks)
     bar = {"total": state.config.iterations, "initial": state.iteration, "unit": "iteration"}
     with tqdm(**bar, disable=None if progress is None else not progress) as shown, _no_dropout(model):
         _run(state, tokenizer, tasks, hooks, files, shown)

@@ -352,6 +352,8 @@ def _ppo_loss(
     added = objective.penalty(part, logprobs, logits, objective.whole)
     if not isinstance(added, Tensor) or added.dim():
         raise ValueError(f"penalty gave {getattr(added, 'shape', added)}; it must give a scalar tensor")
+    if not added.requires_grad:
+        raise ValueError(f"penalty gave {added.item()} without a gradient: it would be logged and move nothing")
     return policy.loss + added, found._replace(penalty=added.item())
 
 

@@ -74,7 +74,7 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: str = "k1") -> Ten
     huge where the reference likes a token that the policy hardly ever samples, 22015.5 at d = -10 (verl bounds it to
     10, here nothing is cut). The gradient is the formula's, which is not that of the KL; "k1+" and "k3+" (verl's names)
     have the value of k1 and k3 and the gradient of k2, which is. ValueError for unknown kinds, other shapes, and a
-    reference that requires a gradient.
+    reference that requires a gradient; nan passes through (`kl_loss` refuses it).
     """
     if kind not in _KINDS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(_KINDS)}")
@@ -107,7 +107,7 @@ def kl_loss(
     """
     ref, _ = recorded_values(mask, ref_logprobs=ref_logprobs, logprobs=logprobs.detach())
     kept = torch.where(mask, logprobs, torch.zeros_like(logprobs))
-    values = kl_estimate(kept, ref.to(kept.dtype), kind)
+    values = kl_estimate(kept, ref, kind)  # at least in float32, as the reference is
     if old_logprobs is not None:
         ratio = importance_ratio(logprobs, old_logprobs, mask)
         values = values * (ratio.detach() if kind.endswith("+") else ratio)
@@ -139,9 +139,10 @@ def kl_penalized_rewards(
     (paid,) = recorded_values(mask.any(-1), rewards=rewards)
     if kind not in ("k1", "k2", "k3"):
         raise ValueError(f"kind is {kind!r}; in a reward it must be k1, k2 or k3: there is no gradient to choose")
-    places = torch.where(mask, torch.arange(mask.shape[-1]), -1)
-    last = mask & (places == places.amax(-1, keepdim=True))
-    return torch.where(last, paid[..., None], 0.0) - beta * kl_estimate(own, ref, kind)  # which is 0 at other tokens
+    last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+    estimates = kl_estimate(own, ref, kind)  # 0 at tokens that are not the policy's
+    recorded_values(mask, **{f"values of {kind}": estimates})  # refuses one too large for a float
+    return torch.where(last, paid[..., None], 0.0) - beta * estimates
 
 
 # chapters/10-kl-entropy-regularization.ipynb · cell adaptive-kl
@@ -151,7 +152,8 @@ class AdaptiveKL:
 
     Ziegler and others (2019): a batch whose KL is above the target multiplies beta by up to 1 + gain * bound, one below
     by down to 1 - gain * bound. `kl` and `target` must be of one kind: per episode in that paper, not per token. Where
-    a program takes a horizon (TRL, verl), gain is the episodes of a batch over it.
+    a program takes a horizon (TRL, verl), gain is the episodes of a batch over it. A checkpoint of `train` keeps
+    `KLPenalty.beta` and no controller: let a callback set `controller.beta = penalty.beta` before `update`.
     """
 
     beta: float
@@ -181,7 +183,7 @@ def entropy_from_logits(logits: Tensor) -> Tensor:
     """
     logprobs = _log_softmax(logits, "logits")
     never = logprobs.exp() == 0
-    return -(logprobs.exp() * logprobs.masked_fill(never, 0.0)).sum(-1)
+    return 0.0 - (logprobs.exp() * logprobs.masked_fill(never, 0.0)).sum(-1)  # and not -0.0
 
 
 # chapters/10-kl-entropy-regularization.ipynb · cell entropy-bonus
@@ -213,9 +215,11 @@ class _Reference:
     beta: float
     reference: TinyAgent
 
-    def _begin(self) -> None:
-        """Refuse a wrong weight; keep a copy of the reference."""
+    def _begin(self, temperature: float, *settings: Any) -> None:
+        """Refuse what cannot be, before any training; keep a copy of the reference."""
         _check_weights(beta=self.beta)
+        one = tempered(torch.ones(1, 1, dtype=DTYPE), temperature)
+        kl_loss(one, one, one > 0, *settings)
         self.reset(self.reference)
 
     def reset(self, model: TinyAgent) -> None:
@@ -237,8 +241,10 @@ class _Reference:
 class KLPenalty(_Reference):
     """A `penalty` of `train`: `beta` times `kl_loss` to a copy of `reference`, taken now, weighted by the ratio.
 
-    `beta` may be changed while training goes on (`AdaptiveKL`). `temperature` is the sampling's; `kind` and
-    `aggregation` are those of `kl_loss`: let the aggregation be that of the policy's loss.
+    `beta` may be changed while training goes on (`AdaptiveKL`). `temperature` is the sampling's; the rest is as in
+    `kl_loss`: let aggregation and norm_length be those of the policy's loss. A checkpoint keeps weight and reference.
+    With another temperature than the sampling's it is not 0 at the reference, and pulls away from it. Groups without
+    information have no other gradient than this.
     """
 
     reference: TinyAgent
@@ -246,16 +252,15 @@ class KLPenalty(_Reference):
     kind: str = "k3+"
     temperature: float = 1.0
     aggregation: str = "seq-mean-token-mean"
+    norm_length: float | None = None
 
     def __post_init__(self) -> None:
-        one = tempered(torch.ones(1, 1, dtype=DTYPE), self.temperature)
-        kl_loss(one, one, one > 0, self.kind, None, self.aggregation)  # refuses what cannot be, before any training
-        self._begin()
+        self._begin(self.temperature, self.kind, None, self.aggregation, self.norm_length)
 
     def __call__(self, batch: TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: LossCounts) -> Tensor:
         mask, old = batch.action_mask, batch.logprobs
         ref = token_logprobs(self.reference, batch.ids, batch.attention_mask, mask, self.temperature)
-        return self.beta * kl_loss(logprobs, ref, mask, self.kind, old, self.aggregation, None, whole)
+        return self.beta * kl_loss(logprobs, ref, mask, self.kind, old, self.aggregation, self.norm_length, whole)
 
 
 # chapters/10-kl-entropy-regularization.ipynb · cell other-penalties
@@ -265,13 +270,15 @@ class EntropyBonus:
 
     weight: float
     aggregation: str = "seq-mean-token-mean"
+    norm_length: float | None = None
 
     def __post_init__(self) -> None:
         _check_weights(weight=self.weight)
-        entropy_bonus(torch.ones(1, 1), torch.ones(1, 1) > 0, self.aggregation)  # refuses what is no aggregation
+        one = torch.ones(1, 1)
+        entropy_bonus(one, one > 0, self.aggregation, self.norm_length)  # refuses what is no aggregation
 
     def __call__(self, batch: TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: LossCounts) -> Tensor:
-        return -self.weight * entropy_bonus(logits, batch.action_mask, self.aggregation, whole=whole)
+        return -self.weight * entropy_bonus(logits, batch.action_mask, self.aggregation, self.norm_length, whole)
 
 
 # chapters/10-kl-entropy-regularization.ipynb · cell sft-penalty
@@ -279,8 +286,9 @@ class EntropyBonus:
 class SFTPenalty:
     """A `penalty` of `train`: `weight` times the loss of `warm_start` on labelled examples, mixed in.
 
-    `model` is the one that is trained; each call of `draw` returns some examples, a `LabelledBatch`. A microbatch
-    counts by its share of the policy tokens of the whole, so that the parts of an update add up to one loss.
+    `model` is the one that is trained; each call of `draw` returns some examples, a `LabelledBatch`: one call for each
+    microbatch, which counts by its share of the policy tokens of the whole. With a random draw a run depends on the
+    size of microbatches, and one that is resumed draws the first examples again: its stream is in no checkpoint.
     """
 
     model: TinyAgent
@@ -300,7 +308,10 @@ class SFTPenalty:
 def distinct_correct(trajectories: Iterable[Trajectory]) -> int:
     """Return how many different successes there are: pairs of a task and the tokens that the policy wrote in it.
 
-    The count grows with the number of episodes: compare equal numbers of attempts at the same tasks.
+    Detours and failed calls on the way make a difference. The count grows with the number of episodes: compare equal
+    numbers of attempts at the same tasks. TypeError for a `TrajectoryBatch`.
     """
+    if isinstance(trajectories, TrajectoryBatch):
+        raise TypeError("trajectories are a TrajectoryBatch; give its rows, batch.split()")
     repaired = (one for one in trajectories if episode_outcome(one.ended, one.info) == "repaired")
     return len({(one.task_id, tuple(one.ids[one.action_mask].tolist())) for one in repaired})

@@ -188,6 +188,7 @@ class TestExact:
         assert found.item() == pytest.approx(math.log(2), abs=1e-12)
         assert torch.autograd.grad(found.sum(), leaf)[0].abs().max() < 1e-12
         assert arl.entropy_from_logits(table([500, 0])).item() == pytest.approx(0, abs=1e-12)
+        assert not torch.signbit(arl.entropy_from_logits(column(1))), "no negative zero"
 
     @pytest.mark.parametrize("wrong", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
     def test_where_no_softmax_is_defined_the_place_is_named(self, wrong: list[float]) -> None:
@@ -311,6 +312,13 @@ class TestLoss:
         assert found.item() == pytest.approx(aggregate_in_loops(values, mask, "token-mean"), abs=1e-12)
         assert close(gradient, slopes / int(mask.sum()))
 
+    @each_kind
+    def test_numbers_of_16_bits_have_the_divergence_of_the_same_numbers(self, kind: str) -> None:
+        own, ref = (drawn([2, 4], seed, -0.1, 0).to(torch.bfloat16) for seed in (1, 2))
+        found = arl.kl_loss(own, ref, lengths_mask(3, 4), kind, own)
+        right = arl.kl_loss(own.float(), ref.float(), lengths_mask(3, 4), kind, own.float())
+        assert found.item() == pytest.approx(right.item(), rel=1e-5)
+
     def test_the_defaults_are_k3_plus_the_mean_over_tokens_and_no_weights(self) -> None:
         columns = kl_of("k3+", "token-mean", False).draw(mask := lengths_mask(2, 4), 3)
         own, ref = columns["logprobs"].requires_grad_(), columns["ref_logprobs"]
@@ -409,6 +417,8 @@ class TestPenalizedRewards:
         }.items():
             with pytest.raises(ValueError, match=rf"^{name} at "):
                 arl.kl_penalized_rewards(*columns, self.MASK, 0.1)
+        with pytest.raises(ValueError, match=r"k3 at row 0, position 1: inf"):
+            arl.kl_penalized_rewards(earned, table([-1, -1000]), table([-1, -1]), lengths_mask(2), 0.1, "k3")
         with pytest.raises(ValueError, match=r"logprobs .*detach"):
             arl.kl_penalized_rewards(earned, self.OWN.clone().requires_grad_(), self.REF, self.MASK, 0.1)
         with pytest.raises(TypeError, match="bool"):
@@ -508,9 +518,11 @@ class Recipe:
 
     def penalty(self, name: str, model: arl.TinyAgent) -> Any:
         if name == "kl":
-            return arl.KLPenalty(tiny_model(5), 0.3, temperature=self.temperature, aggregation=self.mode)
+            return arl.KLPenalty(
+                tiny_model(5), 0.3, temperature=self.temperature, aggregation=self.mode, **options(self.mode)
+            )
         if name == "entropy":
-            return arl.EntropyBonus(0.3, self.mode)
+            return arl.EntropyBonus(0.3, self.mode, **options(self.mode))
         return arl.SFTPenalty(model, examples, 0.3)
 
     def term(self, name: str, model: arl.TinyAgent) -> Tensor:
@@ -518,10 +530,10 @@ class Recipe:
         if name == "kl":
             ref = scored(tiny_model(5), batch, self.temperature).detach()
             own = scored(model, batch, self.temperature)
-            return 0.3 * arl.kl_loss(own, ref, mask, "k3+", batch.logprobs, self.mode)
+            return 0.3 * arl.kl_loss(own, ref, mask, "k3+", batch.logprobs, self.mode, **options(self.mode))
         if name == "entropy":
             logits = arl.scored_logits(model, batch.ids, batch.attention_mask, mask) / self.temperature
-            return -0.3 * arl.entropy_bonus(logits, mask, self.mode)
+            return -0.3 * arl.entropy_bonus(logits, mask, self.mode, **options(self.mode))
         ids, real, learn = examples()
         return -0.3 * arl.masked_mean(arl.token_logprobs(model, ids, real, learn), learn)
 
@@ -534,20 +546,26 @@ class TestPenalties:
         return episodes(tiny_model(1), 3)
 
     @pytest.mark.parametrize("name", ["kl", "entropy", "sft"])
-    @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+    @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"])
     @pytest.mark.parametrize("microbatch", [None, 1, 2])
     def test_in_microbatches_of_any_size_the_step_is_along_their_gradient(
         self, batch: arl.TrajectoryBatch, name: str, mode: str, microbatch: int | None
     ) -> None:
         model, recipe, advantages = tiny_model(), Recipe(batch, mode), drawn([len(batch)], 4)
-        given: dict[str, Any] = {"aggregation": mode, "penalty": recipe.penalty(name, model), "microbatch": microbatch}
-        given |= {"epochs": 1, "minibatches": 1, "max_grad_norm": None, "grid": None}
+        given: dict[str, Any] = {"aggregation": mode, **options(mode), "microbatch": microbatch}
+        given |= {
+            "penalty": recipe.penalty(name, model),
+            "epochs": 1,
+            "minibatches": 1,
+            "max_grad_norm": None,
+            "grid": None,
+        }
         moved, (epoch,) = stepped_by(
             model, lambda optimizer: arl.ppo_update(model, optimizer, batch, advantages, arl.generator(0), **given)
         )
         fresh = tiny_model()
         loss = arl.ppo_policy_loss(
-            scored(fresh, batch), batch.logprobs, advantages, batch.action_mask, aggregation=mode
+            scored(fresh, batch), batch.logprobs, advantages, batch.action_mask, aggregation=mode, **options(mode)
         ).loss
         term = recipe.term(name, fresh)
         right = torch.autograd.grad(loss + term, [*fresh.parameters()])
@@ -667,6 +685,8 @@ class TestPenalties:
             (lambda: arl.KLPenalty(tiny_model(), 0.1, temperature=0.0), "temperature 0"),
             (lambda: arl.KLPenalty(tiny_model(), 0.1, aggregation="mean"), "'mean'"),
             (lambda: arl.EntropyBonus(0.1, "mean"), "'mean'"),
+            (lambda: arl.EntropyBonus(0.1, "seq-mean-token-sum-norm"), "norm_length is None"),
+            (lambda: arl.KLPenalty(tiny_model(), 0.1, norm_length=3.0), r"norm_length is 3\.0"),
         ],
     )
     def test_what_cannot_be_is_refused_before_any_training(self, make: Callable[[], Any], reason: str) -> None:
@@ -765,6 +785,8 @@ class TestDistinctCorrect:
         assert arl.distinct_correct([]) == 0
         assert arl.distinct_correct([one, self.episode([3, 4]), self.episode([4, 3]), self.episode([3])]) == 3
         assert arl.distinct_correct(iter([one, self.episode([3, 4], task=7)])) == 2
+        with pytest.raises(TypeError, match=r"batch\.split"):
+            arl.distinct_correct(arl.collate([one]))  # pyright: ignore[reportArgumentType]
 
     def test_only_what_was_repaired_counts_whatever_the_reward(self) -> None:
         failed = self.episode([5], hidden_pass=False)

@@ -109,9 +109,10 @@ def struck(folder: Path, moment: int, number: int) -> None:
     trained(folder)
 
 
-def shown(progress: bool | None, terminal: int) -> None:
-    """Train with stderr, and stdout, on a terminal. To be run in a process of its own."""
+def shown(progress: bool | None, terminal: str) -> None:
+    """Train with stdout and stderr on a terminal, which this opens. To be run in a process of its own."""
+    opened = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
     for stream in (1, 2):
-        os.dup2(terminal, stream)
+        os.dup2(opened, stream)
     sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))  # noqa: SIM115
     trained(progress=progress)

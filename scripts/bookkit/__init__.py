@@ -44,7 +44,7 @@ The rest
     lint/           hygiene, structure, references, citations, numbers, spelling (lint_book.py)
     figures         how figures look; what their scripts call
     figure_scripts  runs those scripts (make_figures.py)
-    trainings       the longer trainings of chapters 6 to 8, which figures' scripts record in chapters/recorded/
+    trainings       the longer trainings of chapters 6 to 10, which figures' scripts record in chapters/recorded/
     determinism     the book under other settings (determinism.py)
     settings        those settings, and what this machine has of them
     planted/        the small book beside it: cells that show a setting arrived, a training run and its controls
