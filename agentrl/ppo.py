@@ -322,7 +322,7 @@ def _ppo_targets(
     return targets
 
 
-# chapters/08-ppo.ipynb · cell saved-ppo-loss
+# chapters/08-ppo.ipynb · cell saved-ppo-objective
 class _Objective(NamedTuple):
     """What an update makes small: the loss of the policy's tokens, what is added to it, a minibatch's denominators."""
 
@@ -339,6 +339,7 @@ def _scores(model: TinyAgent, part: TrajectoryBatch, temperature: float) -> tupl
     return torch.zeros(part.ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen), logits
 
 
+# chapters/08-ppo.ipynb · cell saved-ppo-loss
 def _ppo_loss(
     model: TinyAgent, part: TrajectoryBatch, advantages: Tensor, objective: _Objective, temperature: float
 ) -> tuple[Tensor, PPOEpoch]:
@@ -373,7 +374,7 @@ def _objective(
     return _Objective(loss, penalty, _minibatch_counts(mask, chosen.minibatches, whole))
 
 
-# chapters/08-ppo.ipynb · cell saved-ppo-gradient
+# chapters/08-ppo.ipynb · cell saved-critic-loss
 def _critic_loss(
     critic: Critic, part: TrajectoryBatch, targets: dict[str, Tensor], whole: LossCounts
 ) -> tuple[Tensor, dict[str, float]]:
@@ -383,6 +384,7 @@ def _critic_loss(
     return critic.weight * value.loss, {"value_loss": value.loss.item(), "value_clip_fraction": value.clip_fraction}
 
 
+# chapters/08-ppo.ipynb · cell saved-ppo-gradient
 def _ppo_gradient(
     learners: tuple[TinyAgent, Critic | None],
     batch: TrajectoryBatch,

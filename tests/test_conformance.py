@@ -348,7 +348,7 @@ def test_g9_the_sequences_of_gspo_count_alike():
     mask = lengths_mask(2, 4)
     leaf = torch.full(mask.shape, -1.0, dtype=arl.DTYPE).requires_grad_()
     loss = gspo_loss({"logprobs": leaf, "old_logprobs": leaf.detach(), "advantages": column(1, -1)}, mask).loss
-    assert loss == 0
+    assert loss.item() == 0
     assert close(torch.autograd.grad(loss, leaf)[0], [[-0.25, -0.25, 0, 0], [0.125] * 4])
 
 

@@ -623,7 +623,7 @@ class TestConfig:
         for rate, grid in ((1e-6, None), (1e-6, 2**20), (0.0, 2**16)):
             arl.TrainConfig(learning_rate=rate, grid=grid)
         with pytest.raises(ValueError, match=r"grid is .*bfloat16"):
-            trained(agent().to(torch.bfloat16))
+            trained(agent().to(torch.bfloat16), make_env=lambda *given: pytest.fail("sampled"))
 
     def test_settings_that_a_loss_does_not_have_are_refused(self) -> None:
         for loss in ("gspo", "cispo"):
@@ -1087,7 +1087,7 @@ class TestHooks:
         [
             (lambda batch: [1.0] * len(batch), r"rewards gave .*tensor, \[12\]"),
             (lambda batch: torch.ones(3), r"rewards gave .*3.*\[12\]"),
-            (lambda batch: torch.full((len(batch),), math.nan), r"rewards .*position 0: nan"),
+            (lambda batch: torch.full((len(batch),), math.nan), r"rewards .*position 0: nan.*`rewards` must"),
             (lambda batch: torch.full((len(batch),), math.inf), r"rewards at position 0: inf"),
         ],
     )

@@ -784,3 +784,15 @@ class TestUpdate:
         with pytest.raises(ValueError, match=r"penalty gave .*scalar tensor"):
             updated(batch, advantages, model, penalty=lambda *given: wrong)
         assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
+
+    def test_l10_a_penalty_that_lost_its_gradient_is_refused_and_changes_no_weight(
+        self, batch: arl.TrajectoryBatch, advantages: Tensor
+    ) -> None:
+        def penalty(part: arl.TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: arl.LossCounts) -> Tensor:
+            with torch.no_grad():
+                return logprobs.square().sum() / whole.tokens
+
+        model = tiny_model()
+        with pytest.raises(ValueError, match=r"penalty gave .* without a gradient"):
+            updated(batch, advantages, model, penalty=penalty)
+        assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
