@@ -406,6 +406,8 @@ Chapter 10 · KL, Entropy and Regularisation (agentrl.regularization)
     KLPenalty             A `penalty` of `train`: `beta` times `kl_loss` to a copy of `reference`, taken now, weighted
                           by the ratio.
     EntropyBonus          A `penalty` of `train`: minus `weight` times the `entropy_bonus` of the policy's tokens.
+    PenaltySum            A `penalty` of `train` that adds up several: `PenaltySum(KLPenalty(agent, 0.1),
+                          EntropyBonus(0.01))`.
     SFTPenalty            A `penalty` of `train`: `weight` times the loss of `warm_start` on labelled examples, mixed
                           in.
     distinct_correct      Return how many different successes there are: pairs of a task and the tokens that the policy
@@ -661,6 +663,7 @@ from agentrl.regularization import (
     entropy_bonus,
     KLPenalty,
     EntropyBonus,
+    PenaltySum,
     SFTPenalty,
     distinct_correct,
 )
@@ -899,6 +902,7 @@ __all__ = [
     "entropy_bonus",
     "KLPenalty",
     "EntropyBonus",
+    "PenaltySum",
     "SFTPenalty",
     "distinct_correct",
 ]

@@ -629,6 +629,9 @@ def _no_dropout(model: torch.nn.Module) -> Iterator[None]:
 def _checked_tasks(tasks: Iterable[Any]) -> list[Any]:
     """Return the tasks as a list; ValueError if there are none, and for one that stands twice."""
     listed = list(tasks)
+    if other := [place for place, task in enumerate(listed) if not hasattr(task, "id")]:
+        kind = type(listed[other[0]]).__name__
+        raise TypeError(f"tasks[{other[0]}] is a {kind} without an id; of a split give one part, such as split.train")
     counts = Counter(task.id for task in listed)
     if not listed:
         raise ValueError("no tasks; there is nothing to sample")
@@ -641,13 +644,39 @@ def _checked_tasks(tasks: Iterable[Any]) -> list[Any]:
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-start-state
 def _start(model: TinyAgent, config: TrainConfig) -> TrainState:
-    """Return the state before the first iteration, with a new optimiser; ValueError for weights that fit no grid."""
+    """Return the state before the first iteration, with a new optimiser; ValueError for weights that fit no grid.
+
+    TypeError for a configuration that is none, ValueError for a model of which nothing learns.
+    """
+    if not isinstance(config, TrainConfig):
+        raise TypeError(f"config is {config!r}; it must be a TrainConfig, such as PRESETS['grpo']")
+    if not any(weights.requires_grad for weights in model.parameters()):
+        raise ValueError("no weight of the model requires a gradient; nothing would learn")
     if config.grid is not None and (other := {w.dtype for w in model.parameters()} - {torch.float32, torch.float64}):
         raise ValueError(f"grid is {config.grid}, a weight {other.pop()}; only float32 and float64 can be snapped")
     settings = {"lr": config.learning_rate, "betas": (0.9, 0.95), "weight_decay": config.weight_decay}
     return TrainState(model, torch.optim.AdamW(model.parameters(), **settings, foreach=False), config, History(config))
 
 
+# chapters/09-grpo-and-variants.ipynb · cell saved-checked
+def _checked_hooks(make_env: Any, **hooks: Any) -> dict[str, Any]:
+    """Return the hooks by name; TypeError, with the name, for one that cannot be called."""
+    given = {"make_env": make_env, **hooks}
+    for name, hook in given.items():
+        if not callable(hook) and (name == "make_env" or hook is not None):
+            raise TypeError(f"{name} is {hook!r}; it must be a function, or another object that can be called")
+    return given
+
+
+def _checked_files(checkpoint: str | Path | None, metrics: str | Path | None) -> _Files:
+    """Return the paths; ValueError where both are one file."""
+    one, other = (None if path is None else Path(path) for path in (checkpoint, metrics))
+    if one is not None and other is not None and one.resolve() == other.resolve():
+        raise ValueError(f"checkpoint and metrics are both {checkpoint}; each needs a file of its own")
+    return _Files(one, other)
+
+
+# chapters/09-grpo-and-variants.ipynb · cell saved-resume
 def _resume(files: _Files, state: TrainState, tasks: Sequence[Any], hooks: dict[str, Any]) -> None:
     """Put a training into the state of its checkpoint, or write the first one; all is checked before anything moves."""
     path = files.checkpoint
@@ -695,7 +724,8 @@ def train(
 ) -> History:  # fmt: skip
     """Return the history of a training, which moves `model`, in place, towards what earns rewards on the `tasks`.
 
-    An iteration samples attempts of tasks, grades them, and makes an `arl.ppo_update`. The same arguments give the same
+    An iteration samples attempts of tasks, grades them, and makes an `arl.ppo_update`. `config` is one of `PRESETS`, by
+    default "grpo", or a change of it: `dataclasses.replace(PRESETS["dapo"], seed=1)`. The same arguments give the same
     history and weights, to the last bit; to train a model further give another seed, or it meets the same luck again.
     It prints nothing; `history.table(...)` shows columns. What it calls: `make_env` as in `rollout`; `rewards(batch)`
     gives [B] instead of what the environments said; `advantages(batch, rewards, groups)` gives [B] or [B, T] instead of
@@ -708,9 +738,8 @@ def train(
     for metrics without their checkpoint.
     """
     tasks, state = _checked_tasks(tasks), _start(model, TrainConfig() if config is None else config)
-    hooks = {"make_env": make_env, "rewards": rewards, "advantages": advantages, "penalty": penalty}
-    hooks["callback"] = callback
-    files = _Files(*(None if path is None else Path(path) for path in (checkpoint, metrics)))
+    named = {"rewards": rewards, "advantages": advantages, "penalty": penalty, "callback": callback}
+    hooks, files = _checked_hooks(make_env, **named), _checked_files(checkpoint, metrics)
     _resume(files, state, tasks, hooks)
     bar = {"total": state.config.iterations, "initial": state.iteration, "unit": "iteration"}
     with tqdm(**bar, disable=None if progress is None else not progress) as shown, _no_dropout(model):

@@ -33,6 +33,7 @@ __all__ = [
     "entropy_bonus",
     "KLPenalty",
     "EntropyBonus",
+    "PenaltySum",
     "SFTPenalty",
     "distinct_correct",
 ]
@@ -152,8 +153,11 @@ class AdaptiveKL:
 
     Ziegler and others (2019): a batch whose KL is above the target multiplies beta by up to 1 + gain * bound, one below
     by down to 1 - gain * bound. `kl` and `target` must be of one kind: per episode in that paper, not per token. Where
-    a program takes a horizon (TRL, verl), gain is the episodes of a batch over it. A checkpoint of `train` keeps
-    `KLPenalty.beta` and no controller: let a callback set `controller.beta = penalty.beta` before `update`.
+    a program takes a horizon (verl), gain is the episodes of a batch over it. A checkpoint of `train` keeps
+    `KLPenalty.beta` and no controller. So, with the last row of `state.history.rows`, a callback says
+    `controller.beta = penalty.beta; penalty.beta = controller.update(row["penalty"] / penalty.beta)`: this KL is
+    a mean over an episode's tokens, as the penalty's aggregation has it, and so must the target be. (In a
+    `PenaltySum` the row has the sum.)
     """
 
     beta: float
@@ -279,6 +283,28 @@ class EntropyBonus:
 
     def __call__(self, batch: TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: LossCounts) -> Tensor:
         return -self.weight * entropy_bonus(logits, batch.action_mask, self.aggregation, self.norm_length, whole)
+
+
+# chapters/10-kl-entropy-regularization.ipynb · cell penalty-sum
+class PenaltySum:
+    """A `penalty` of `train` that adds up several: `PenaltySum(KLPenalty(agent, 0.1), EntropyBonus(0.01))`."""
+
+    def __init__(self, *terms: Callable[..., Tensor]) -> None:
+        if not terms or not all(callable(term) for term in terms):
+            raise TypeError(f"terms are {terms!r}; give at least one penalty, each an argument of its own")
+        self.terms = terms
+
+    def __call__(self, batch: TrajectoryBatch, logprobs: Tensor, logits: Tensor, whole: LossCounts) -> Tensor:
+        return torch.stack([term(batch, logprobs, logits, whole) for term in self.terms]).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return, by place, what the terms have for a checkpoint to keep."""
+        return {str(n): term.state_dict() for n, term in enumerate(self.terms) if hasattr(term, "state_dict")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        for place, kept in state.items():
+            self.terms[int(place)].load_state_dict(kept)
 
 
 # chapters/10-kl-entropy-regularization.ipynb · cell sft-penalty

@@ -523,6 +523,8 @@ class Recipe:
             )
         if name == "entropy":
             return arl.EntropyBonus(0.3, self.mode, **options(self.mode))
+        if name == "sum":
+            return arl.PenaltySum(self.penalty("kl", model), self.penalty("entropy", model))
         return arl.SFTPenalty(model, examples, 0.3)
 
     def term(self, name: str, model: arl.TinyAgent) -> Tensor:
@@ -534,6 +536,8 @@ class Recipe:
         if name == "entropy":
             logits = arl.scored_logits(model, batch.ids, batch.attention_mask, mask) / self.temperature
             return -0.3 * arl.entropy_bonus(logits, mask, self.mode, **options(self.mode))
+        if name == "sum":
+            return self.term("kl", model) + self.term("entropy", model)
         ids, real, learn = examples()
         return -0.3 * arl.masked_mean(arl.token_logprobs(model, ids, real, learn), learn)
 
@@ -545,7 +549,7 @@ class TestPenalties:
     def batch(self) -> arl.TrajectoryBatch:
         return episodes(tiny_model(1), 3)
 
-    @pytest.mark.parametrize("name", ["kl", "entropy", "sft"])
+    @pytest.mark.parametrize("name", ["kl", "entropy", "sft", "sum"])
     @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"])
     @pytest.mark.parametrize("microbatch", [None, 1, 2])
     def test_in_microbatches_of_any_size_the_step_is_along_their_gradient(
@@ -735,6 +739,21 @@ class TestTraining:
         free = self.divergence(lambda model: None)
         held = self.divergence(lambda model: arl.KLPenalty(model, 1.0))
         assert 0 < held < free / 2
+
+    def test_a_sum_keeps_what_its_terms_remember(self) -> None:
+        first = arl.PenaltySum(arl.EntropyBonus(0.1), arl.KLPenalty(self.agent(), 0.1))
+        other = arl.KLPenalty(self.agent(), 0.7)
+        with torch.no_grad():
+            for weights in other.reference.parameters():
+                weights.add_(1.0)
+        arl.PenaltySum(arl.EntropyBonus(0.1), other).load_state_dict(first.state_dict())
+        assert other.beta == 0.1
+        assert all(map(torch.equal, other.reference.parameters(), self.agent().parameters()))
+
+    @pytest.mark.parametrize("terms", [(), (0.1,), ([arl.EntropyBonus(0.1)],)])
+    def test_a_sum_of_what_is_no_penalty_is_refused(self, terms: tuple) -> None:
+        with pytest.raises(TypeError, match="terms are"):
+            arl.PenaltySum(*terms)
 
     def test_a_bonus_keeps_the_entropy_up(self) -> None:
         last = [

@@ -24,6 +24,7 @@ from killing import files
 from training_runs import (
     CONFIG,
     TASKS,
+    TOKENIZER,
     Trained,
     agent,
     by_tokens,
@@ -214,6 +215,30 @@ class TestRefused:
             trained(tmp_path, **{"make_env": stop, **given, "model": model})
         assert files(tmp_path) == before
         assert weights_of(model) == weights
+
+    @pytest.mark.parametrize(
+        ("given", "error", "reason"),
+        [
+            ({"config": "grpo"}, TypeError, "config is 'grpo'; it must be a TrainConfig"),
+            ({"config": {"seed": 1}}, TypeError, r"config is {'seed': 1}; it must be a TrainConfig"),
+            ({"tasks": arl.split_tasks(arl.bugfix_tasks())}, TypeError, r"tasks\[0\] is a tuple without an id"),
+            ({"make_env": None}, TypeError, "make_env is None"),
+            ({"rewards": 1.0}, TypeError, "rewards is 1.0"),
+            ({"advantages": "group"}, TypeError, "advantages is 'group'"),
+            ({"penalty": [no_penalty]}, TypeError, r"penalty is \[.*it must be a function"),
+            ({"callback": 5}, TypeError, "callback is 5"),
+            ({"metrics": "one", "checkpoint": "one"}, ValueError, "checkpoint and metrics are both one"),
+            ({"model": agent().requires_grad_(False)}, ValueError, "no weight of the model requires a gradient"),
+        ],
+    )
+    def test_an_argument_of_another_kind_by_its_name_before_any_episode(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], error: type, reason: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        usual = {"model": agent(), "tokenizer": TOKENIZER, "tasks": TASKS, "make_env": stop}
+        with pytest.raises(error, match=reason):
+            arl.train(**usual | given)
+        assert list(tmp_path.iterdir()) == []
 
     def broken(self) -> dict[str, Callable[[bytes], bytes]]:
         """Return what may have become of a checkpoint."""
