@@ -124,6 +124,8 @@ Chapter 3 · Language Models as Policies (agentrl.tiny_agent)
                            of the table.
     tempered               Return logits / temperature, [..., V]; ValueError where no softmax is defined, as the largest
                            is not finite.
+    chosen_logprobs        Return the log-probabilities of the tokens under `mask` [B, T] by their logits [N, V], [B,
+                           T], 0.0 elsewhere.
     token_logprobs         Return the log-probability of each token given those before it, [B, T], 0.0 where there is
                            none.
     keep_top               Return probabilities in falling order [..., V] with 0 where top-k or, after it, top-p cuts
@@ -299,6 +301,9 @@ Chapter 6 · Policy Gradients (agentrl.policy_gradient)
     policy_gradient_loss  Return the loss, a scalar to minimise, whose gradient is minus the policy-gradient estimate.
     microbatches          Yield parts of at most `size` rows (None: one part), shorter rows first: their numbers in the
                           batch, and they.
+    check_limits          Raise ValueError for a limit that is not above 0 and a grid that is no power of two; None is
+                          neither.
+    check_step            Raise ValueError for limits that cannot be, and for weights of 16 bits on a grid.
     apply_gradient        Return the norm of the gradient over all that the optimiser trains, after one step along it.
     Update                What an update did: the loss before it, whose value means nothing, and the gradient's norm
                           before clipping.
@@ -344,6 +349,8 @@ Chapter 7 · Advantages and Credit Assignment (agentrl.advantages)
 Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
     log_ratio              Return log(new probability / old probability) of each policy token, [B, T], 0 where the mask
                            is false.
+    ratio_from_log         Return the ratios, of the mask's shape; ValueError, with the place, for one that is too large
+                           for a float.
     importance_ratio       Return new probability / old probability of what was sampled: of each token [B, T], or of
                            each sequence [B].
     effective_sample_size  Return (sum of w)^2 / (n times the sum of w^2), a share of n: 1.0 if all count alike, 1/n if
@@ -351,6 +358,9 @@ Chapter 8 · PPO: Reusing Samples Safely (agentrl.ppo)
     check_clip             Raise ValueError for bounds that cannot be; infinity means none.
     PolicyLoss             A policy loss to minimise, and what it saw; fractions and means are per policy token of the
                            whole batch.
+    token_advantages       Return recorded advantages, [B] or [B, T], as a table [B, T], 0 where the mask is false.
+    clipped_losses         Return (loss of each token, where the clip removed its gradient, where the dual clip did),
+                           each [B, T].
     reported_loss          Return a loss and what it saw, given log-ratios [B, T] without gradient, 0 where the mask is
                            false.
     ppo_policy_loss        Return the clipped surrogate as a loss to minimise, with its diagnostics.
@@ -487,6 +497,7 @@ from agentrl.tiny_agent import (
     has_past,
     scored_logits,
     tempered,
+    chosen_logprobs,
     token_logprobs,
     keep_top,
     check_transform,
@@ -600,6 +611,8 @@ from agentrl.policy_gradient import (
     aggregate_loss,
     policy_gradient_loss,
     microbatches,
+    check_limits,
+    check_step,
     apply_gradient,
     Update,
     reinforce_update,
@@ -627,10 +640,13 @@ from agentrl.advantages import (
 )
 from agentrl.ppo import (
     log_ratio,
+    ratio_from_log,
     importance_ratio,
     effective_sample_size,
     check_clip,
     PolicyLoss,
+    token_advantages,
+    clipped_losses,
     reported_loss,
     ppo_policy_loss,
     Critic,
@@ -740,6 +756,7 @@ __all__ = [
     "has_past",
     "scored_logits",
     "tempered",
+    "chosen_logprobs",
     "token_logprobs",
     "keep_top",
     "check_transform",
@@ -847,6 +864,8 @@ __all__ = [
     "aggregate_loss",
     "policy_gradient_loss",
     "microbatches",
+    "check_limits",
+    "check_step",
     "apply_gradient",
     "Update",
     "reinforce_update",
@@ -870,10 +889,13 @@ __all__ = [
     "turn_advantages",
     "normalize_advantages",
     "log_ratio",
+    "ratio_from_log",
     "importance_ratio",
     "effective_sample_size",
     "check_clip",
     "PolicyLoss",
+    "token_advantages",
+    "clipped_losses",
     "reported_loss",
     "ppo_policy_loss",
     "Critic",

@@ -24,19 +24,29 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from agentrl.advantages import broadcast_to_tokens, group_mean_advantages, leave_one_out_advantages, recorded_values
+from agentrl.advantages import group_mean_advantages, leave_one_out_advantages
 from agentrl.bugfix_gym import episode_outcome
 from agentrl.notation import DTYPE
-from agentrl.policy_gradient import LossCounts, TrainLog, aggregate_loss, loss_counts, microbatches, rollout_summary
+from agentrl.policy_gradient import (
+    LossCounts,
+    TrainLog,
+    aggregate_loss,
+    check_step,
+    loss_counts,
+    microbatches,
+    rollout_summary,
+)
 from agentrl.ppo import (
     PolicyLoss,
     PPOEpoch,
     PPOSettings,
     check_clip,
-    importance_ratio,
+    clipped_losses,
     log_ratio,
     ppo_update,
+    ratio_from_log,
     reported_loss,
+    token_advantages,
 )
 from agentrl.tiny_agent import TinyAgent, TinyTokenizer
 from agentrl.trajectories import WRITERS, Trajectory, TrajectoryBatch, collate, episode_stream, gym_env, rollout
@@ -88,14 +98,6 @@ def informative_groups(rewards: Tensor, groups: Tensor) -> Tensor:
     return informative
 
 
-# chapters/09-grpo-and-variants.ipynb · cell saved-token-advantages
-def _token_advantages(advantages: Tensor, mask: Tensor) -> Tensor:
-    """Return recorded advantages, [B] or [B, T], as a table [B, T], 0 where the mask is false."""
-    if advantages.dim() == 1 and mask.dim() == 2:
-        advantages = broadcast_to_tokens(advantages, mask)
-    return recorded_values(mask, advantages=advantages)[0]
-
-
 # chapters/09-grpo-and-variants.ipynb · cell saved-gspo
 def gspo_policy_loss(
     logprobs: Tensor,
@@ -113,15 +115,13 @@ def gspo_policy_loss(
     fraction, ratios and KL in the result are of tokens.
     """
     check_clip(clip_low, clip_high, None)
-    weights = _token_advantages(advantages, mask)
+    weights = token_advantages(advantages, mask)
     logs = log_ratio(logprobs, old_logprobs, mask)
     mean = logs.detach().sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
-    ratio = (mean + logs - logs.detach()).exp()  # the sequence's value, with the gradient of the token's own log
-    recorded_values(mask, ratios=ratio.detach())  # refuses one that is too large for a float
-    plain, bounded = -weights * ratio, -weights * ratio.clamp(1 - clip_low, 1 + clip_high)
-    loss = aggregate_loss(torch.maximum(plain, bounded), mask, "seq-mean-token-mean", whole=whole)
-    clipped = bounded > plain
-    return reported_loss(loss, logs.detach(), (clipped, torch.zeros_like(clipped)), mask, whole)
+    ratio = ratio_from_log(mean + logs - logs.detach(), mask)  # the sequence's, with the gradient of the token's log
+    losses, *removed = clipped_losses(ratio, weights, clip_low, clip_high, None)
+    loss = aggregate_loss(losses, mask, "seq-mean-token-mean", whole=whole)
+    return reported_loss(loss, logs.detach(), removed, mask, whole)
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-cispo
@@ -143,9 +143,9 @@ def cispo_policy_loss(
     share of tokens whose weight was clamped. The rest is as in `ppo_policy_loss`.
     """
     check_clip(clip_low, clip_high, None)
-    weights = _token_advantages(advantages, mask)
+    weights = token_advantages(advantages, mask)
     logs = log_ratio(logprobs, old_logprobs, mask)
-    ratio = importance_ratio(logprobs.detach(), old_logprobs, mask)
+    ratio = ratio_from_log(logs.detach(), mask)
     held = ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = -weights * held * torch.where(mask, logprobs, torch.zeros_like(logprobs))
     loss = aggregate_loss(losses, mask, aggregation, norm_length, whole)
@@ -399,14 +399,6 @@ def _play_round(
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-learn
-_PER_TOKEN = ("clip_fraction", "approx_kl", "dual_clip_fraction")
-
-
-def _of_trained(epoch: PPOEpoch, scale: float) -> PPOEpoch:
-    """Return an epoch whose means per token are over the tokens that were trained, `scale` times fewer, no others."""
-    return epoch._replace(**{name: getattr(epoch, name) * scale for name in _PER_TOKEN})
-
-
 def _learn(
     model: TinyAgent, optimizer: Any, kept: _Round, advantages: Tensor, config: TrainConfig, at: int, penalty: Any
 ) -> list[PPOEpoch]:
@@ -415,20 +407,16 @@ def _learn(
     Episodes whose advantages are all 0 have no gradient: without a penalty they are left out and go on being counted.
     """
     mask = kept.batch.action_mask
-    table = _token_advantages(advantages, mask)
+    table = token_advantages(advantages, mask)
     rows = (mask if penalty is not None else table != 0).any(1).nonzero()[:, 0]
     if not len(rows):
         return []
     counts, (order, part) = loss_counts(mask), next(microbatches(kept.batch, rows=rows))
     settings: dict[str, Any] = _update_settings(config) | {"minibatches": min(config.minibatches, len(rows))}
     settings |= {"loss": _named_loss(config), "penalty": penalty, "whole": counts}
-    thinned = counts.tokens / int(part.action_mask.sum())
-    if config.max_kl is not None:
-        settings["max_kl"] = config.max_kl / thinned  # in `ppo_update` means are per token of the whole
     stream = episode_stream(config.seed, at, 0, "minibatches")
     weights = table[order, : part.ids.shape[1]]
-    epochs = ppo_update(model, optimizer, part, weights, stream, **settings)
-    return [_of_trained(epoch, thinned) for epoch in epochs]
+    return ppo_update(model, optimizer, part, weights, stream, **settings)
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-row
@@ -652,10 +640,10 @@ def _start(model: TinyAgent, config: TrainConfig) -> TrainState:
         raise TypeError(f"config is {config!r}; it must be a TrainConfig, such as PRESETS['grpo']")
     if not any(weights.requires_grad for weights in model.parameters()):
         raise ValueError("no weight of the model requires a gradient; nothing would learn")
-    if config.grid is not None and (other := {w.dtype for w in model.parameters()} - {torch.float32, torch.float64}):
-        raise ValueError(f"grid is {config.grid}, a weight {other.pop()}; only float32 and float64 can be snapped")
     settings = {"lr": config.learning_rate, "betas": (0.9, 0.95), "weight_decay": config.weight_decay}
-    return TrainState(model, torch.optim.AdamW(model.parameters(), **settings, foreach=False), config, History(config))
+    optimizer = torch.optim.AdamW(model.parameters(), **settings, foreach=False)
+    check_step(optimizer, config.max_grad_norm, config.grid)
+    return TrainState(model, optimizer, config, History(config))
 
 
 # chapters/09-grpo-and-variants.ipynb · cell saved-checked

@@ -36,6 +36,8 @@ __all__ = [
     "aggregate_loss",
     "policy_gradient_loss",
     "microbatches",
+    "check_limits",
+    "check_step",
     "apply_gradient",
     "Update",
     "reinforce_update",
@@ -199,16 +201,19 @@ def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _check_step(optimizer: torch.optim.Optimizer, max_grad_norm: float | None, grid: int | None) -> None:
-    """Raise ValueError for a limit that is not above 0, a grid that is no power of two, weights of 16 bits on one."""
+def check_limits(max_grad_norm: float | None, grid: int | None) -> None:
+    """Raise ValueError for a limit that is not above 0 and a grid that is no power of two; None is neither."""
     if max_grad_norm is not None and not max_grad_norm > 0:
         raise ValueError(f"max_grad_norm is {max_grad_norm}; it must be above 0, or None for no limit")
-    if grid is None:
-        return
-    if type(grid) is not int or not 1 <= grid <= 2**62 or grid & (grid - 1):
+    if grid is not None and (type(grid) is not int or not 1 <= grid <= 2**62 or grid & (grid - 1)):
         raise ValueError(f"grid is {grid!r}; it must be a power of two, a whole number from 1 to 2**62, or None")
+
+
+def check_step(optimizer: torch.optim.Optimizer, max_grad_norm: float | None, grid: int | None) -> None:
+    """Raise ValueError for limits that cannot be, and for weights of 16 bits on a grid."""
+    check_limits(max_grad_norm, grid)
     for weights in _trained(optimizer):
-        if weights.dtype not in (torch.float32, torch.float64):
+        if grid is not None and weights.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"grid is {grid}, a weight {weights.dtype}; only float32 and float64 can be snapped")
 
 
@@ -223,7 +228,7 @@ def apply_gradient(
     rate of 1e-6 does; give None there. ValueError, before anything is changed, if no parameter has a gradient or the
     norm is not finite, for a limit not above 0, and for a grid that is no power of two or given weights of 16 bits.
     """
-    _check_step(optimizer, max_grad_norm, grid)
+    check_step(optimizer, max_grad_norm, grid)
     parameters = _trained(optimizer)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients:
@@ -280,7 +285,7 @@ def reinforce_update(
     worked on at a time; the gradient is the same for any number. `settings`: `temperature` if the sampling had another
     than 1, and those of `policy_gradient_loss` (aggregation, norm_length).
     """
-    _check_step(optimizer, max_grad_norm, grid)
+    check_step(optimizer, max_grad_norm, grid)
     optimizer.zero_grad()
     loss = _reinforce_gradient(model, batch, advantages, microbatch, **{"temperature": 1.0, **settings})
     return Update(loss, apply_gradient(optimizer, max_grad_norm, grid))

@@ -17,17 +17,20 @@ from torch import Tensor
 
 from agentrl.advantages import ValueHead, broadcast_to_tokens, recorded_values, token_values
 from agentrl.notation import DTYPE, masked_sum
-from agentrl.policy_gradient import LossCounts, aggregate_loss, apply_gradient, loss_counts, microbatches
+from agentrl.policy_gradient import LossCounts, aggregate_loss, apply_gradient, check_limits, loss_counts, microbatches
 from agentrl.repair_mdp import check_draws
-from agentrl.tiny_agent import TinyAgent, TinyTrunk, scored_logits, tempered
+from agentrl.tiny_agent import TinyAgent, TinyTrunk, chosen_logprobs, scored_logits, tempered
 from agentrl.trajectories import TrajectoryBatch
 
 __all__ = [
     "log_ratio",
+    "ratio_from_log",
     "importance_ratio",
     "effective_sample_size",
     "check_clip",
     "PolicyLoss",
+    "token_advantages",
+    "clipped_losses",
     "reported_loss",
     "ppo_policy_loss",
     "Critic",
@@ -49,7 +52,7 @@ def log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, logprobs, torch.zeros_like(logprobs)) - old
 
 
-def _ratio(logs: Tensor, mask: Tensor) -> Tensor:
+def ratio_from_log(logs: Tensor, mask: Tensor) -> Tensor:
     """Return the ratios, of the mask's shape; ValueError, with the place, for one that is too large for a float."""
     ratio = logs.exp()
     recorded_values(mask, ratios=ratio.detach())
@@ -67,7 +70,7 @@ def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level
     if level not in ("token", "sequence"):
         raise ValueError(f"level is {level!r}; it must be 'token' or 'sequence'")
     logs = log_ratio(logprobs, old_logprobs, mask)
-    return _ratio(logs, mask) if level == "token" else _ratio(logs.sum(-1), mask.any(-1))
+    return ratio_from_log(logs, mask) if level == "token" else ratio_from_log(logs.sum(-1), mask.any(-1))
 
 
 # chapters/08-ppo.ipynb · cell effective-sample-size
@@ -113,7 +116,14 @@ class PolicyLoss(NamedTuple):
 
 
 # chapters/08-ppo.ipynb · cell clipped-losses
-def _clipped_losses(
+def token_advantages(advantages: Tensor, mask: Tensor) -> Tensor:
+    """Return recorded advantages, [B] or [B, T], as a table [B, T], 0 where the mask is false."""
+    if advantages.dim() == 1 and mask.dim() == 2:
+        advantages = broadcast_to_tokens(advantages, mask)
+    return recorded_values(mask, advantages=advantages)[0]
+
+
+def clipped_losses(
     ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (loss of each token, where the clip removed its gradient, where the dual clip did), each [B, T]."""
@@ -170,10 +180,8 @@ def ppo_policy_loss(
     """
     check_clip(clip_low, clip_high, dual_clip)
     logs = log_ratio(logprobs, old_logprobs, mask)
-    if advantages.dim() == 1 and mask.dim() == 2:
-        advantages = broadcast_to_tokens(advantages, mask)
-    (weights,) = recorded_values(mask, advantages=advantages)
-    losses, *removed = _clipped_losses(_ratio(logs, mask), weights, clip_low, clip_high, dual_clip)
+    weights = token_advantages(advantages, mask)
+    losses, *removed = clipped_losses(ratio_from_log(logs, mask), weights, clip_low, clip_high, dual_clip)
     loss = aggregate_loss(losses, mask, aggregation, norm_length, whole)
     return reported_loss(loss, logs.detach(), removed, mask, whole)
 
@@ -252,13 +260,9 @@ def _check_passes(settings: PPOSettings) -> None:
         number = getattr(settings, name)
         if (number is not None or name != "microbatch") and (type(number) is not int or number < 1):
             raise ValueError(f"{name} is {number!r}; it must be a whole number, at least 1")
-    for name in ("max_kl", "max_grad_norm"):
-        limit = getattr(settings, name)
-        if limit is not None and not limit > 0:
-            raise ValueError(f"{name} is {limit}; it must be above 0, or None for no limit")
-    grid = settings.grid
-    if grid is not None and (type(grid) is not int or not 1 <= grid <= 2**62 or grid & (grid - 1)):
-        raise ValueError(f"grid is {grid!r}; it must be a power of two, a whole number from 1 to 2**62, or None")
+    if settings.max_kl is not None and not settings.max_kl > 0:
+        raise ValueError(f"max_kl is {settings.max_kl}; it must be above 0, or None for no limit")
+    check_limits(settings.max_grad_norm, settings.grid)
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-epoch
@@ -289,6 +293,12 @@ def _together(parts: Sequence[PPOEpoch], shares: float = 1.0) -> PPOEpoch:
     return PPOEpoch(*means, steps=sum(part.steps for part in parts))._replace(ratio_max=largest, grad_norm=norm)
 
 
+def _of_rows(found: PPOEpoch, thinned: float) -> PPOEpoch:
+    """Return an epoch whose statistics per token are of the tokens that were there, `thinned` times fewer."""
+    names = ("clip_fraction", "approx_kl", "dual_clip_fraction", "value_clip_fraction")
+    return found._replace(**{name: getattr(found, name) * thinned for name in names})
+
+
 # chapters/08-ppo.ipynb · cell saved-ppo-minibatches
 def _minibatches(tokens: Tensor, parts: int, generator: torch.Generator) -> list[tuple[Tensor, float]]:
     """Return row numbers, permuted and dealt out to `parts` minibatches, each with its share of the `tokens` [B].
@@ -310,12 +320,10 @@ def _ppo_targets(
     """Return the tables [B, T] that the losses read beside the batch; ValueError for a critic without returns."""
     if (critic is None) != (returns is None):
         raise ValueError("a critic learns returns, and nothing else does: give both or neither")
-    if advantages.dim() == 1:
-        advantages = broadcast_to_tokens(advantages, batch.action_mask)
     recorded_values(batch.action_mask, logprobs=batch.logprobs)
-    tables = {"advantages": advantages} if returns is None else {"advantages": advantages, "returns": returns}
-    checked = recorded_values(batch.action_mask, **tables)  # all of them, before the first step
-    targets = dict(zip(tables, checked, strict=True))
+    targets = {"advantages": token_advantages(advantages, batch.action_mask)}  # all are checked before the first step
+    if returns is not None:
+        (targets["returns"],) = recorded_values(batch.action_mask, returns=returns)
     if critic is not None and critic.clip is not None:
         with torch.no_grad():
             targets["old_values"] = critic.values(batch)
@@ -324,19 +332,22 @@ def _ppo_targets(
 
 # chapters/08-ppo.ipynb · cell saved-ppo-objective
 class _Objective(NamedTuple):
-    """What an update makes small: the loss of the policy's tokens, what is added to it, a minibatch's denominators."""
+    """What an update makes small: the loss of the policy's tokens, what is added to it, a minibatch's denominators.
+
+    `thinned` is how many times more tokens the whole has than the rows that are given.
+    """
 
     loss: _Loss
     penalty: _Penalty | None
     whole: LossCounts
+    thinned: float
 
 
 def _scores(model: TinyAgent, part: TrajectoryBatch, temperature: float) -> tuple[Tensor, Tensor]:
     """Return the policy's log-probabilities, [B, T], 0.0 elsewhere, and the tempered logits of its tokens, [N, V]."""
-    mask = part.action_mask
-    logits = tempered(scored_logits(model, part.ids, part.attention_mask, mask), temperature)
-    chosen = logits.log_softmax(-1).gather(-1, part.ids[mask][:, None])[:, 0]
-    return torch.zeros(part.ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen), logits
+    scored = scored_logits(model, part.ids, part.attention_mask, part.action_mask)
+    logits = tempered(scored, temperature)
+    return chosen_logprobs(logits, part.ids, part.action_mask), logits
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-loss
@@ -371,7 +382,8 @@ def _objective(
     """Return the objective of a minibatch of rows with this mask; without a `loss` that of the settings."""
     given = {name: getattr(chosen, name) for name in _LOSS_SETTINGS}
     loss = partial(ppo_policy_loss, **given) if loss is None else loss
-    return _Objective(loss, penalty, _minibatch_counts(mask, chosen.minibatches, whole))
+    thinned = 1.0 if whole is None else whole[0] / max(loss_counts(mask).tokens, 1)
+    return _Objective(loss, penalty, _minibatch_counts(mask, chosen.minibatches, whole), thinned)
 
 
 # chapters/08-ppo.ipynb · cell saved-critic-loss
@@ -403,7 +415,7 @@ def _ppo_gradient(
             loss, epoch = loss + more, epoch._replace(**values)
         loss.backward()
         found.append(epoch)
-    return _together(found)
+    return _of_rows(_together(found), objective.thinned)
 
 
 # chapters/08-ppo.ipynb · cell saved-ppo-epochs
@@ -472,7 +484,8 @@ def ppo_update(
     `loss` takes the place of `ppo_policy_loss` with the settings' clip and aggregation. `penalty(part, logprobs,
     logits, whole)`, a scalar, is added for each microbatch: `logprobs` [B, T] of the policy's tokens and the tempered
     logits [N, V] they are of carry the gradient; its sums are divided by numbers in `whole`, so that parts add up.
-    `whole` holds the denominators of a larger batch that this one is a part of (statistics count by it as well).
+    `whole` holds the denominators of a larger batch that this one is a part of: losses are divided by them, statistics
+    and `max_kl` are per token of the rows given.
     """
     check_draws(generator)
     chosen, targets = PPOSettings(**settings), _ppo_targets(batch, advantages, critic, returns)

@@ -54,6 +54,7 @@ __all__ = [
     "has_past",
     "scored_logits",
     "tempered",
+    "chosen_logprobs",
     "token_logprobs",
     "keep_top",
     "check_transform",
@@ -448,6 +449,12 @@ def tempered(logits: Tensor, temperature: float) -> Tensor:
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-token-logprobs
+def chosen_logprobs(logits: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Return the log-probabilities of the tokens under `mask` [B, T] by their logits [N, V], [B, T], 0.0 elsewhere."""
+    chosen = logits.log_softmax(-1).gather(-1, ids[mask][:, None])[:, 0]
+    return torch.zeros(ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen)
+
+
 def token_logprobs(
     model: TinyAgent, ids: Tensor, attention_mask: Tensor, mask: Tensor | None = None, temperature: float = 1.0
 ) -> Tensor:
@@ -457,9 +464,7 @@ def token_logprobs(
     it selects are scored, which is cheaper, and the rest is 0.0. ValueError for a temperature that is not above 0.
     """
     mask = has_past(attention_mask) if mask is None else mask
-    scored = tempered(scored_logits(model, ids, attention_mask, mask), temperature).log_softmax(-1)
-    chosen = scored.gather(-1, ids[mask][:, None])[:, 0]
-    return torch.zeros(ids.shape, dtype=chosen.dtype).masked_scatter(mask, chosen)
+    return chosen_logprobs(tempered(scored_logits(model, ids, attention_mask, mask), temperature), ids, mask)
 
 
 # chapters/03-language-models-as-policies.ipynb · cell saved-keep-top

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import torch
 import agentrl as arl
 from bookkit import trainings
 from bookkit.figures import chart, chart_style, chart_svg, command
-from figures.ch09_variants import SEEDS, about, of_preset
+from figures.ch09_variants import SEEDS, about, jobs, of_preset
 
 RECORD = "09-ablations.json"
 GROUP_RECORD = "09-group-size.json"
@@ -65,23 +64,14 @@ PANELS = {
 }
 
 
-def jobs(arms: dict[str, arl.TrainConfig]) -> list[tuple[dict[str, Any], Any]]:
-    """Return what is trained, seed by seed, and how."""
-    return [
-        ({"arm": name, "seed": seed}, partial(trainings.gym_run, **asdict(config) | {"seed": seed}))
-        for seed in SEEDS
-        for name, config in arms.items()
-    ]
-
-
 def record() -> None:
     """Train every run that the record lacks."""
     torch.set_num_threads(1)
     told = about(ARMS | LATER) | {
         "what": "presets of chapter 9 with settings changed, from the same starting agents as in 09-variants.json"
     }
-    trainings.keep(RECORD, told, [*jobs(ARMS), *jobs(LATER)])
-    trainings.keep(GROUP_RECORD, told | {"settings": about(GROUPS)["settings"]}, jobs(GROUPS))
+    trainings.keep(RECORD, told, [*jobs("arm", ARMS), *jobs("arm", LATER)])
+    trainings.keep(GROUP_RECORD, told | {"settings": about(GROUPS)["settings"]}, jobs("arm", GROUPS))
 
 
 def of_arm(name: str) -> list[dict[str, Any]]:

@@ -26,19 +26,14 @@ def costs(run: dict[str, Any]) -> list[float]:
     return [after - before for before, after in pairwise([0, *run["episodes"]])]
 
 
-def shared(curves: list[list[float]]) -> list[list[float]]:
-    """Return the curves, cut to the shortest."""
-    return [curve[: min(map(len, curves))] for curve in curves]
-
-
 def draw() -> str:
     """Return the figure's SVG."""
     with chart_style():
         figure, (left, right) = chart(760, 400, ncols=2)
         for number, name in enumerate(NAMES):
             runs = of_preset(name)
-            trainings.band(left, shared([run["informative"] for run in runs]), 1, number, name)
-            trainings.band(right, shared([costs(run) for run in runs]), 1, number, name)
+            trainings.band(left, trainings.shared([run["informative"] for run in runs]), 1, number, name)
+            trainings.band(right, trainings.shared([costs(run) for run in runs]), 1, number, name)
         right.axhline(3 * FIRST_ROUND, color=MUTED, linewidth=1, linestyle=":")
         right.text(1, 3 * FIRST_ROUND - 12, "the most that two refills can ask for", va="top", fontsize=11, color=MUTED)
         left.set_ylim(-0.03, 1.03)
@@ -57,8 +52,8 @@ def in_words() -> str:
     """Return the description."""
     told = []
     for name in NAMES:
-        shares = shared([run["informative"] for run in of_preset(name)])
-        spent = shared([costs(run) for run in of_preset(name)])
+        shares = trainings.shared([run["informative"] for run in of_preset(name)])
+        spent = trainings.shared([costs(run) for run in of_preset(name)])
         means = [trainings.mean_at(shares, place) for place in range(len(shares[0]))]
         ends = [trainings.mean_at(spent, place) for place in (0, -1)]
         told.append(

@@ -47,18 +47,19 @@ def about(configs: dict[str, arl.TrainConfig]) -> dict[str, Any]:
     }
 
 
-def jobs(seed: int) -> list[tuple[dict[str, Any], Any]]:
-    """Return what is trained with a seed, and how."""
+def jobs(kind: str, configs: dict[str, arl.TrainConfig]) -> list[tuple[dict[str, Any], Any]]:
+    """Return what is trained, seed by seed, and how; `kind` is what a record calls the name of a configuration."""
     return [
-        ({"preset": name, "seed": seed}, partial(trainings.gym_run, **asdict(config) | {"seed": seed}))
-        for name, config in arl.PRESETS.items()
+        ({kind: name, "seed": seed}, partial(trainings.gym_run, **asdict(config) | {"seed": seed}))
+        for seed in SEEDS
+        for name, config in configs.items()
     ]
 
 
 def record() -> None:
     """Train every run that the record lacks."""
     torch.set_num_threads(1)
-    trainings.keep(RECORD, about(arl.PRESETS), [job for seed in SEEDS for job in jobs(seed)])
+    trainings.keep(RECORD, about(arl.PRESETS), jobs("preset", arl.PRESETS))
 
 
 def of_preset(name: str) -> list[dict[str, Any]]:

@@ -734,6 +734,15 @@ class TestUpdate:
         without, _ = updated(part, advantages[order], **given)
         assert not all(close(one, other, 1e-6) for one, other in zip(without, right, strict=True))
 
+    def test_statistics_are_per_token_of_the_rows_given_whatever_the_whole(self, batch: arl.TrajectoryBatch) -> None:
+        """Every ratio is exp(0.5): beyond the band, and a KL of exp(0.5) - 1.5 a token."""
+        scores = torch.where(batch.action_mask, batch.logprobs - 0.5, batch.logprobs)
+        shifted, counts = dataclasses.replace(batch, logprobs=scores), arl.loss_counts(batch.action_mask)
+        whole = arl.LossCounts(3 * counts.tokens, 3 * counts.sequences)
+        _, (epoch,) = updated(shifted, column(1, 1, 1, 1, 1), whole=whole, **ONE_STEP)
+        assert (epoch.approx_kl, epoch.clip_fraction) == pytest.approx((math.exp(0.5) - 1.5, 1.0), abs=1e-12)
+        assert epoch.loss == pytest.approx(-1.2 / 3, abs=1e-12)
+
     @pytest.mark.parametrize("microbatch", [None, 1, 3])
     @pytest.mark.parametrize("minibatches", [1, 2])
     def test_a_penalty_is_added_part_by_part(

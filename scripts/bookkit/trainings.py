@@ -237,5 +237,9 @@ def over_episodes(run: dict[str, Any], name: str, step: int = 280) -> list[float
 
 def together(runs: Sequence[dict[str, Any]], name: str) -> list[list[float]]:
     """Return a column of several runs over episodes, cut to what all of them reached."""
-    curves = [over_episodes(run, name) for run in runs]
+    return shared([over_episodes(run, name) for run in runs])
+
+
+def shared(curves: Sequence[list[float]]) -> list[list[float]]:
+    """Return the curves, cut to the shortest."""
     return [curve[: min(map(len, curves))] for curve in curves]
