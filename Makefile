@@ -84,7 +84,7 @@ bench: $(STAMP) ## measure: seconds per chapter, the checker against nbval and n
 # Of the peers' requirements only those are kept that the lock does not have: installed without looking at
 # dependencies, they cannot bring another torch.
 lock: ## resolve pyproject.toml anew into requirements.lock and requirements-peers.txt (needs pip-tools)
-	@$(RESOLVE) --extra book --extra dev --extra labs --constraint constraints.txt --output-file requirements.lock
+	@$(RESOLVE) --extra book --extra dev --extra labs --extra site --constraint constraints.txt --output-file requirements.lock
 	@sed -i.bak '$(PLAIN_TORCH)' requirements.lock && rm requirements.lock.bak
 	@$(RESOLVE) --extra peers --constraint requirements.lock --output-file requirements-peers.txt
 	@sed '$(PLAIN_TORCH)' requirements-peers.txt | cat - requirements-verl.txt | grep -v '^#' \

@@ -125,8 +125,13 @@ class CleanBook:
                 "module": f"intro_{k}",
                 "title": f"Intro {k}",
                 "question": "What is this about?",
+                "recorded": "2025-03-01",
             }
-            self.metadata[f"solutions/{name}"] = {"chapter": f"0{k}", "title": f"Solutions {k}"}
+            self.metadata[f"solutions/{name}"] = {
+                "chapter": f"0{k}",
+                "title": f"Solutions {k}",
+                "recorded": "2025-03-01",
+            }
             self.files[f"figures/ch0{k}-loop.svg"] = SVG
             self.files[f"figures/ch0{k}_loop.py"] = f'DATA = "data/loop-{k}.json"\n'
             self.files[f"figures/data/loop-{k}.json"] = json.dumps({"curve": [0.1, 0.7312]})

@@ -62,6 +62,7 @@ def write_chapter(
     title: str | None = None,
     question: str = "What is this about?",
     kind: Literal["chapter", "solutions"] = "chapter",
+    recorded: str | None = None,
 ) -> Path:
     """Write `chapters/NAME.ipynb` (or `chapters/solutions/NAME.ipynb`) below `root` and return its path.
 
@@ -71,6 +72,8 @@ def write_chapter(
     book = {"chapter": key, "title": title or slug.replace("-", " ").capitalize()}
     if kind == "chapter":
         book |= {"module": module or slug.replace("-", "_"), "question": question}
+    if recorded:
+        book["recorded"] = recorded
     folder = root / "chapters" / "solutions" if kind == "solutions" else root / "chapters"
     path = folder / f"{name}.ipynb"
     write_atomic(path, dump(notebook(cells, **book)))

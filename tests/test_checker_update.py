@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 import signal
@@ -198,6 +199,31 @@ def whole_update(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     ended = end(command(copy, "--update", "-j", "2"), root / "scratch")
     assert ended.code == 0, ended.err
     return book, ended.moments
+
+
+def recorded_on(path: Path) -> str | None:
+    """Return the day that a notebook on disk says its outputs are of."""
+    return json.loads(path.read_text(encoding="utf-8"))["metadata"]["agentrl"].get("recorded")
+
+
+@pytest.mark.parametrize(
+    ("cells", "today"),
+    [
+        ([code("a", "print(1)", "1\n")], False),
+        ([code("a", "print(1)", "2\n")], True),
+        ([code("a", "x = 1", count="never")], True),
+        ([code("a", "print(1)", "1\n"), code("new", "x = 1", count="never")], False),
+    ],
+    ids=["unchanged", "changed", "first run", "a silent cell more"],
+)
+def test_the_day_of_the_record_is_that_of_the_last_run_that_changed_an_output(
+    tmp_path: Path, cells: list[CellDict], today: bool
+) -> None:
+    path = write_chapter(tmp_path, "01-one", cells, recorded="2020-02-29")
+    days = {datetime.datetime.now(datetime.UTC).date().isoformat()}
+    assert check(tmp_path, "--update").code == 0
+    days.add(datetime.datetime.now(datetime.UTC).date().isoformat())  # the update may have run past midnight
+    assert recorded_on(path) in (days if today else {"2020-02-29"})
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -121,6 +121,37 @@ class TestConventions:
             assert contrast(color, fig.CARD) >= 3
         assert contrast(fig.MUTED, fig.CARD) >= 4.5
 
+    def test_so_they_have_in_dark(self) -> None:
+        card, ink = fig.DARK[fig.CARD], fig.DARK[fig.INK]
+        for role in fig.ROLES.values():
+            assert contrast(ink, fig.DARK[role.fill]) >= 7
+            assert contrast(fig.DARK[role.line], card) >= 4.5
+        for color, _, _ in fig.SERIES:
+            assert contrast(fig.DARK[color], card) >= 4.5
+        assert contrast(fig.DARK[fig.MUTED], card) >= 4.5
+
+    def test_no_two_colours_become_one(self) -> None:
+        assert len(set(fig.DARK.values())) == len(fig.DARK)
+
+
+class TestDark:
+    def test_every_committed_figure_changes_its_colours_and_nothing_else(self) -> None:
+        figures = sorted((ROOT / "figures").glob("*.svg"))
+        assert len(figures) >= 31
+        for path in figures:
+            svg = path.read_text(encoding="utf-8")
+            turned = fig.dark(svg)
+            assert fig.COLOR.sub("", turned) == fig.COLOR.sub("", svg)
+            assert fig.CARD not in turned
+            assert fig.svg_problems(turned) == []
+
+    def test_a_colour_outside_the_palette_is_named(self) -> None:
+        with pytest.raises(ValueError, match="#123456, #abcdef"):
+            fig.dark('<path fill="#abcdef" stroke="#123456" style="fill: #ffffff"/>')
+
+    def test_an_id_that_begins_like_a_colour_is_left_alone(self) -> None:
+        assert fig.dark('<use xlink:href="#f2dfc96f7-1"/>') == '<use xlink:href="#f2dfc96f7-1"/>'
+
 
 def contrast(one: str, two: str) -> float:
     """Return the WCAG contrast ratio of two #rrggbb colours."""

@@ -80,6 +80,44 @@ SERIES: tuple[tuple[str, str | tuple[int, tuple[int, ...]], str], ...] = (
     ("#3d6ea8", (0, (3, 1, 1, 1)), "X"),
 )
 
+# What each colour of the palette becomes on a dark page: the same hue, so that the caption's words still hold.
+DARK: Mapping[str, str] = {
+    INK: "#e6e9ed",
+    MUTED: "#a9b2bc",
+    CARD: "#1b1f24",
+    CARD_BORDER: "#3d444d",
+    GRID: "#343b43",
+    "#ffffff": "#262c33",
+    "#f3f3ef": "#2c323a",
+    "#777f88": "#9aa4ae",
+    # fills of the roles, then their lines
+    "#e1effa": "#12314b",
+    "#e3f4e8": "#123626",
+    "#f0f0ec": "#2b2f34",
+    "#fff0d1": "#3f300c",
+    "#f2e7fa": "#322245",
+    "#e9eefb": "#222b52",
+    "#fde8e4": "#47211b",
+    "#0b5394": "#83bcee",
+    "#14693f": "#74d19c",
+    "#8a5200": "#e6b05a",
+    "#6a349c": "#c8a2ec",
+    "#33459c": "#a0b0f4",
+    "#a32a12": "#f49883",
+    # lines and markers of charts
+    "#0072b2": "#4fade6",
+    "#c44e00": "#f29150",
+    "#007a58": "#45c49a",
+    "#a3407c": "#e592c4",
+    "#8a6d00": "#d6b646",
+    "#3d6ea8": "#8cb3e4",
+    # marks that single figures add
+    "#2a8a55": "#5fc78d",
+    "#2a7fc4": "#66b0ec",
+    "#8f66b8": "#bc98e0",
+}
+COLOR = re.compile(r"#[0-9a-f]{6}(?![0-9a-zA-Z-])")
+
 
 @dataclass(frozen=True)
 class Box:
@@ -633,6 +671,14 @@ def _content_problems(root: ET.Element) -> list[str]:
             if re.fullmatch(r"on[a-z]+", name):
                 found.append(f"<{tag}> has the event handler {name}")
     return found
+
+
+def dark(svg: str) -> str:
+    """Return a figure's SVG in the colours of a dark page; ValueError names a colour that `DARK` does not have."""
+    unknown = sorted(set(COLOR.findall(svg)) - DARK.keys())
+    if unknown:
+        raise ValueError(f"no colour for dark pages for {', '.join(unknown)}; add it to bookkit.figures.DARK")
+    return COLOR.sub(lambda match: DARK[match[0]], svg)
 
 
 def svg_name(script: str | Path) -> str:

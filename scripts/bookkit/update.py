@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -118,8 +119,13 @@ def _text(run: CellRun) -> str:
 
 
 def recorded(job: Job, run: NotebookRun) -> dict[str, Any]:
-    """Return the notebook with these results: outputs of the cells that ran, execution counts 1 to n."""
+    """Return the notebook with these results: outputs of the cells that ran, execution counts 1 to n, and the date.
+
+    The date, in UTC, is that of the last run that changed an output; the reading edition shows it on each page.
+    """
     raw = copy.deepcopy(job.chapter.raw)
+    if _changes(job, run) or all(cell.execution_count is None for cell in job.chapter.code_cells):
+        raw["metadata"]["agentrl"]["recorded"] = datetime.datetime.now(datetime.UTC).date().isoformat()
     for cell, cell_run, wanted in zip(job.chapter.code_cells, run.cells, job.run, strict=True):
         target = raw["cells"][cell.index]
         if wanted:

@@ -18,8 +18,8 @@ CELL_KEYS = {
     "solutions": frozenset({"output", "numbers", "role", "exercise"}),
 }
 BOOK_KEYS = {
-    "chapter": frozenset({"chapter", "module", "title", "question", "kind"}),
-    "solutions": frozenset({"chapter", "title"}),
+    "chapter": frozenset({"chapter", "module", "title", "question", "kind", "recorded"}),
+    "solutions": frozenset({"chapter", "title", "recorded"}),
 }
 MAGIC = re.compile(r"\s*(?:%{1,2}[a-zA-Z]|!)|.*[^=<>]=\s*[%!]|.*\w\?{1,2}\s*$|\s*\?{1,2}\w")
 SETUP_MAGIC = re.compile(r"%%capture|%run \.\./[\w-]+\.ipynb")
@@ -95,6 +95,19 @@ def _file(page: Page) -> Iterator[Problem]:
     kind = chapter.metadata.get("kind", "chapter")
     if kind not in ("chapter", "front"):
         yield page.problem("L117", None, None, f"notebook metadata agentrl.kind is {kind!r}; it is 'front' or absent")
+    recorded = chapter.metadata.get("recorded")
+    if any(cell.execution_count is not None for cell in chapter.code_cells) and not _is_date(recorded):
+        said = (
+            f"notebook metadata agentrl.recorded is {recorded!r}; it is the day of the last run that changed an output"
+        )
+        yield page.problem("L117", None, None, f"{said}, as 2026-11-30; `check_chapters.py --update` writes it")
+
+
+def _is_date(value: Any) -> bool:
+    """Return whether a value is a day as ISO 8601 writes it with hyphens."""
+    return (
+        isinstance(value, str) and re.fullmatch(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])", value) is not None
+    )
 
 
 def _counts(page: Page) -> Iterator[Problem]:
