@@ -4,8 +4,9 @@ A small planted book runs beside it: cells that show whether a setting arrived, 
 book's rules on numbers. With --control the same training also runs without them and must differ somewhere.
 
 Every notebook runs under every setting. With --digits, as in `make test`, every chapter that uses torch runs under
-every setting that can change a digit here, the solutions of those chapters under the one of these that changes most,
-and no `lab` cell under any: its output is compared loosely.
+every vector width, thread count and MKL code that can change a digit here, several of them at once to save time, the
+solutions of those chapters under the joint setting that changes most, and no `lab` cell under any: its output is
+compared loosely. What differs there, `--settings` of single ones tells apart.
 
 Exit 0: every cell printed what is recorded under every setting that ran. 1: a cell differed (named, with the first
 line of the difference), or a control never did. 2: an unknown setting or chapter, a setting that did not reach the
@@ -41,7 +42,7 @@ from bookkit.planted import CONTROLS, FULL, SHORT, write_main_loop, write_plante
 from bookkit.problems import BookError
 from bookkit.runner import EngineError, Job
 from bookkit.scratch import Scratch
-from bookkit.settings import Setting, choose, farthest, numeric_here, this_machine
+from bookkit.settings import Setting, choose, farthest, fewest, this_machine
 
 ROOT = Path(__file__).resolve().parents[1]
 Options = argparse.Namespace
@@ -126,7 +127,7 @@ def try_settings(settings: Sequence[Setting], plan: Plan, options: Options) -> i
     """Run the settings on the book and the planted one, print what came of it; return the exit code."""
     books = Books(options.root, tuple(options.prefixes), controls=options.control)
     if options.digits:
-        settings = numeric_here(settings, this_machine())
+        settings = fewest(settings, this_machine())
         if not settings:
             print("no setting can change a digit on this machine, nothing to do")
             return 0

@@ -104,10 +104,26 @@ class TestSettings:
         assert [s.name for s in settings.numeric_here(SETTINGS, FULL)] == full
         assert [s.name for s in settings.numeric_here(SETTINGS, BARE)] == ["threads-2", "threads-4"]
 
+    @pytest.mark.parametrize("machine", [FULL, BARE])
+    def test_the_short_form_has_every_value_that_can_change_a_digit_in_fewer_runs(self, machine: Machine) -> None:
+        single, joint = settings.numeric_here(SETTINGS, machine), settings.fewest(SETTINGS, machine)
+        values = {value for setting in single for value in setting.env.items()}
+        assert {value for setting in joint for value in setting.env.items()} == values
+        assert len(joint) <= len(single)
+
+    def test_on_a_machine_with_all_levels_it_is_two_runs_and_elsewhere_single_ones(self) -> None:
+        assert [s.name for s in settings.fewest(SETTINGS, FULL)] == ["all-lowest", "avx2-threads-2"]
+        assert settings.fewest(SETTINGS, BARE) == settings.numeric_here(SETTINGS, BARE)
+
+    def test_a_joint_setting_has_the_effects_of_its_parts(self) -> None:
+        effects = {setting.name: sorted(setting.effect(FULL)) for setting in settings.JOINT}
+        assert effects == {"all-lowest": ["mkl", "threads", "vector"], "avx2-threads-2": ["threads", "vector"]}
+
     def test_the_farthest_setting_changes_most_and_is_the_first_of_equals(
         self,
     ) -> None:
         assert settings.farthest(settings.numeric_here(SETTINGS, FULL), FULL).name == "lowest"
+        assert settings.farthest(settings.fewest(SETTINGS, FULL), FULL).name == "all-lowest"
         assert settings.farthest(settings.numeric_here(SETTINGS, BARE), BARE).name == "threads-2"
 
     def test_chosen_settings_keep_their_order(self) -> None:
@@ -365,10 +381,10 @@ def digits_of_make_test() -> list[str]:
 
 
 class TestMakeTest:
-    def test_every_chapter_that_uses_torch_runs_under_every_setting_that_can_change_a_digit(
+    def test_every_chapter_that_uses_torch_runs_under_every_value_that_can_change_a_digit(
         self, digits: tuple[str, list[Outcome]]
     ) -> None:
-        wanted = [setting.name for setting in settings.numeric_here(SETTINGS, settings.this_machine())]
+        wanted = [setting.name for setting in settings.fewest(SETTINGS, settings.this_machine())]
         assert [outcome.setting.name for outcome in digits[1]] == wanted
         assert all({"01", "02"} <= {*outcome.notebooks} for outcome in digits[1])
 

@@ -71,8 +71,10 @@ class Setting:
         found = {"vector"} if self.level not in (None, machine.capability) else set()
         if self.mkl:
             found.add("mkl")
-        if self.family in ("threads", "hash"):
-            found |= {self.family} if self.env != AS_PINNED[self.family] else set()
+        if int(self.env.get("OMP_NUM_THREADS", 1)) > 1:
+            found.add("threads")
+        if self.family == "hash":
+            found |= {"hash"} if self.env != AS_PINNED["hash"] else set()
         elif self.family in ("locale", "zone", "folder", "account"):
             found.add(self.family)
         return frozenset(found)
@@ -118,6 +120,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("account", "another user name and an empty home folder", "account", ACCOUNT),
 )
 
+# Several of these at once: each of their values is run, in fewer runs. What differs is then looked for one by one.
+JOINT: tuple[Setting, ...] = (
+    Setting(
+        "all-lowest",
+        "torch, MKL, oneDNN at their lowest, 4 threads",
+        "lowest",
+        LOWEST | _thread_variables(4),
+        "DEFAULT",
+    ),
+    Setting(
+        "avx2-threads-2",
+        "torch limited to AVX2, 2 threads",
+        "vector",
+        {"ATEN_CPU_CAPABILITY": "avx2"} | _thread_variables(2),
+        "AVX2",
+    ),
+)
+
 
 def choose(names: Sequence[str]) -> list[Setting]:
     """Return the settings of these names in their own order, all for none; KeyError lists those there are."""
@@ -131,6 +151,14 @@ def choose(names: Sequence[str]) -> list[Setting]:
 def numeric_here(settings: Sequence[Setting], machine: Machine) -> list[Setting]:
     """Return the settings that can change a digit and on this machine differ from what the checker pins."""
     return [s for s in settings if s.numeric and not s.missing(machine) and s.effect(machine)]
+
+
+def fewest(settings: Sequence[Setting], machine: Machine) -> list[Setting]:
+    """Return as few settings as have every value that some setting changes a digit with here, joint ones first."""
+    single = numeric_here(settings, machine)
+    joint = [setting for setting in JOINT if not setting.missing(machine) and setting.effect(machine)]
+    had = {value for setting in joint for value in setting.env.items()}
+    return joint + [setting for setting in single if not setting.env.items() <= had]
 
 
 def farthest(settings: Sequence[Setting], machine: Machine) -> Setting:
