@@ -1,4 +1,4 @@
-"""The plan of the book, `plan.toml`: its parts, and every chapter with its title and file slug, written or not."""
+"""The plan of the book, `plan.toml`: its parts, and every chapter with its titles and file slug, written or not."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+FIELDS = ("key", "title", "slug", "zh")
 FILE = Path(__file__).resolve().parent / "plan.toml"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A chapter of the plan; `label` is how prose names it."""
+    """A chapter of the plan; `label` is how prose names it, `zh` its title in the Chinese edition."""
 
     key: str
     title: str
     slug: str
+    zh: str
 
     @property
     def label(self) -> str:
         """`Chapter 6` or `Appendix A`."""
         return f"Chapter {int(self.key)}" if self.key.isdigit() else f"Appendix {self.key}"
+
+    @property
+    def label_zh(self) -> str:
+        """`第 6 章` or `附录 A`."""
+        return f"第 {int(self.key)} 章" if self.key.isdigit() else f"附录 {self.key}"
 
     @property
     def file(self) -> str:
@@ -34,13 +41,16 @@ class Part:
 
     title: str
     chapters: tuple[Planned, ...]
+    zh: str
 
 
 def load_plan(path: Path = FILE) -> tuple[Part, ...]:
     """Return the parts of the book; KeyError names a chapter that a part lists and the plan does not describe."""
     data = tomllib.loads(path.read_text(encoding="utf-8"))
-    chapters = {entry["key"]: Planned(entry["key"], entry["title"], entry["slug"]) for entry in data["chapter"]}
-    return tuple(Part(part["title"], tuple(chapters[key] for key in part["chapters"])) for part in data["part"])
+    chapters = {entry["key"]: Planned(**{name: entry[name] for name in FIELDS}) for entry in data["chapter"]}
+    return tuple(
+        Part(part["title"], tuple(chapters[key] for key in part["chapters"]), part["zh"]) for part in data["part"]
+    )
 
 
 def planned(path: Path = FILE) -> dict[str, Planned]:

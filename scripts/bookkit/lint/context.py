@@ -185,7 +185,7 @@ class Context:
         """Read everything under `root`; `keys` selects the chapters to report on, all when empty."""
         root = root.resolve()
         book = load_book(root)
-        settings = _settings(root)
+        settings = load_settings(root)
         plan = {key: chapter.title for key, chapter in planned().items()}
         selected = frozenset(keys) or frozenset(chapter.key for chapter in book.chapters)
         return cls(root, book, settings, load_ledger(root), plan, selected)
@@ -217,7 +217,8 @@ class Context:
         return self.settings.get("tool", {}).get(section, {}).get(name)
 
 
-def _settings(root: Path) -> dict[str, Any]:
+def load_settings(root: Path) -> dict[str, Any]:
+    """Return pyproject.toml as a mapping, an empty one when there is none."""
     path = root / "pyproject.toml"
     try:
         return tomllib.loads(read_text(path, root)) if path.is_file() else {}

@@ -37,6 +37,8 @@ class Block:
     pieces: list[Piece] = field(default_factory=list)
     level: int = 0
     strong: str = ""
+    bold: list[tuple[int, int]] = field(default_factory=list)  # where in the text what is strong begins and ends
+    ends: list[int] = field(default_factory=list)  # offsets where emphasis, strong or not, ends
     info: str = ""
     group: int | None = None  # which list or table of the cell it belongs to
     row: int | None = None
@@ -65,9 +67,29 @@ def _parser() -> MarkdownIt:
     return parser.use(dollarmath_plugin, allow_labels=False, allow_space=True, allow_digits=True, double_inline=True)
 
 
+def tokens(source: str) -> list[Token]:
+    """Return the parser's tokens of a markdown text."""
+    return _parser().parse(source)
+
+
 def parse(source: str) -> list[Block]:
     """Return the blocks of a markdown text in order."""
     return list(_Blocks(source).walk())
+
+
+def shape(source: str) -> list[tuple[str, int]]:
+    """Return what a markdown text is made of, headings, lists, tables and so on, each with its line from 1."""
+    found: list[tuple[str, int]] = []
+    line = 1
+    for token in tokens(source):
+        line = token.map[0] + 1 if token.map else line
+        if token.nesting >= 0 and token.type != "inline":
+            name = token.type.removesuffix("_open").replace("_", " ")
+            name += {"heading": f" of level {token.tag[1:]}", "list item": f" {token.info}{token.markup}"}.get(name, "")
+            found.append((name, line))
+        elif token.nesting < 0 and token.type in ("bullet_list_close", "ordered_list_close", "blockquote_close"):
+            found.append((f"end of a {token.type.removesuffix('_close').replace('_', ' ')}", line))
+    return found
 
 
 @dataclass
@@ -91,7 +113,7 @@ class _Blocks:
     def walk(self) -> Iterator[Block]:
         """Yield the blocks."""
         level = 0
-        for token in _parser().parse(self.source):
+        for token in tokens(self.source):
             self._enter(token)
             if token.type == "heading_open":
                 level = int(token.tag[1:])
@@ -152,9 +174,16 @@ class _Blocks:
 def _fill(block: Block, token: Token) -> None:
     parts: list[str] = []
     size, strong, link, cursor = 0, -1, None, 0
+    opened: list[int] = []
     for index, child in enumerate(token.children or []):
         text, piece, lines = _child(child, token.content, cursor)
         cursor = _advance(child, token.content, cursor)
+        if child.type == "strong_open":
+            opened.append(size)
+        elif child.type == "strong_close":
+            block.bold.append((opened.pop(), size))
+        if child.type in ("strong_close", "em_close"):
+            block.ends.append(size)
         if child.type == "strong_open" and size == 0:
             strong = index
         elif child.type == "strong_close" and strong >= 0 and not block.strong:

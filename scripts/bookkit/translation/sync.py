@@ -1,0 +1,99 @@
+"""Writes the notebooks of the translation: everything from English but the Chinese of the markdown cells.
+
+A translator's text is never lost. A markdown cell that English no longer has, and a cell that was added by hand, stay
+at the end of the notebook, marked `removed`, until they are dropped by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..notebook import Cell, as_lines, as_text, dump, normalise, write_all_atomic
+from ..problems import BookError, Problem, relative
+from .pair import CHINESE, Edition, Pair, digest
+
+LANGUAGE = "zh"
+QUESTION = re.compile(r"\*\*问题[。：:]?\*\*[：:]?\s*(?P<question>.+)")
+
+
+def synced(edition: Edition, pair: Pair, accept: Collection[str] = (), drop: Collection[str] = ()) -> dict[str, Any]:
+    """Return the translation as it has to be: cells in `accept` are marked as translating English as it is now."""
+    raw = pair.english.raw
+    cells = [_cell(edition, pair, cell, accept) for cell in raw["cells"]]
+    cells += _kept(pair, [cell for cell in leftover(pair) if cell.id not in drop])
+    book = {**pair.english.metadata, "language": LANGUAGE, "title": edition.title(pair)}
+    if "question" in book:
+        book["question"] = _question(pair) or book["question"]
+    return normalise({**raw, "cells": cells, "metadata": {**raw["metadata"], "agentrl": book}})
+
+
+def _cell(edition: Edition, pair: Pair, english: dict[str, Any], accept: Collection[str]) -> dict[str, Any]:
+    """Return the translation of one cell of the file."""
+    if english["cell_type"] == "code":
+        return english
+    tags = {"tags": english["metadata"]["tags"]} if "tags" in english["metadata"] else {}
+    chinese = pair.cells.get(english["id"])
+    if pair.states[english["id"]] in ("missing", "untranslated") and english["id"] not in accept:
+        return {**english, "metadata": tags, "source": edition.relinked(pair, as_text(english["source"]))}
+    assert chinese is not None
+    mark = digest(as_text(english["source"])) if english["id"] in accept else chinese.book.get("source")
+    metadata = {**tags, "agentrl": {"source": mark}} if mark else tags
+    attached = {"attachments": a} if (a := _raw_cell(pair, chinese).get("attachments")) else {}
+    return {**english, **attached, "metadata": metadata, "source": as_lines(chinese.source)}
+
+
+def _raw_cell(pair: Pair, cell: Cell) -> dict[str, Any]:
+    assert pair.chinese is not None
+    return pair.chinese.raw["cells"][cell.index]
+
+
+def leftover(pair: Pair) -> list[Cell]:
+    """Return the cells of the translation that hold a translator's text and translate no cell of English."""
+    kinds = {cell.id: cell.is_code for cell in pair.english.cells}
+    found = []
+    for cell in pair.cells.values():
+        ours = cell.id in kinds and not (kinds[cell.id] and not cell.is_code)
+        if not ours and (CHINESE.search(cell.source) or cell.book.get("removed")):
+            found.append(cell)
+    return found
+
+
+def _kept(pair: Pair, cells: list[Cell]) -> list[dict[str, Any]]:
+    """Return leftover cells as they stay at the end; one whose id a code cell of English has gets another."""
+    taken = {cell.id for cell in (*pair.english.cells, *cells)}
+    kept = []
+    for cell in cells:
+        name = cell.id
+        while any(name == other.id for other in pair.english.cells) or (name != cell.id and name in taken):
+            name += "-text"
+        taken.add(name)
+        marked = {"removed": True} | ({"source": cell.book["source"]} if "source" in cell.book else {})
+        cell_type = {"cell_type": "markdown", "id": name, "metadata": {"agentrl": marked}}
+        kept.append({**cell_type, "source": as_lines(cell.source)})
+    return kept
+
+
+def _question(pair: Pair) -> str | None:
+    """Return the question as the translation's title cell asks it."""
+    title = pair.english.cells[0].id if pair.english.cells else ""
+    match = QUESTION.search(pair.cells[title].source) if title in pair.cells else None
+    return match["question"].strip() if match else None
+
+
+def write(wanted: Mapping[Path, tuple[Pair, dict[str, Any]]]) -> list[Pair]:
+    """Write the translations that differ from what they have to be, all or none; return their pairs."""
+    texts: dict[Path, str] = {}
+    for path, (pair, raw) in wanted.items():
+        now = path.read_text(encoding="utf-8") if path.is_file() else None
+        if (now is None) != (pair.chinese is None) or (pair.chinese and json.loads(now or "") != pair.chinese.raw):
+            message = "was saved by somebody else meanwhile; nothing is written, run the command again"
+            raise BookError(Problem(relative(path, pair.english.root), None, None, message))
+        text = dump(raw)
+        if text != now:
+            texts[path] = text
+    write_all_atomic(texts)
+    return [pair for path, (pair, _) in wanted.items() if path in texts]
