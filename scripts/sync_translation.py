@@ -17,7 +17,10 @@ from bookkit.translation.sync import leftover, synced, write
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0 when all is well, 1 when the check or `--accept` found faults, 2 when something cannot be read."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.prefix and (arguments.accept or arguments.drop):
+        parser.error(f"--accept and --drop take cells by name and no chapters: {' '.join(arguments.prefix)}")
     try:
         edition = Edition.load(arguments.root)
         if arguments.accept:

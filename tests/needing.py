@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 
 from bookkit.needs import SANDBOX, in_ci, may_be_missing, missing_layers
+from bookkit.site import node
 
 SBIN = ":/usr/sbin:/usr/local/sbin:/sbin"
 
@@ -26,6 +27,12 @@ def program(name: str) -> str:
     """Return where a program is that `.ci/install` installs."""
     found = shutil.which(name, path=os.environ.get("PATH", os.defpath) + SBIN)
     return found or missing(f"{name} is not installed here (bash .ci/install does it)")
+
+
+def packages(project: str) -> None:
+    """Return where a project in `site/` has its packages, which `make site` installs."""
+    if why := node.missing(project):
+        missing(why)
 
 
 def peer(name: str) -> ModuleType:

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = '#!/bin/sh\necho "{name} $*" >> "$LOG"\n'
+FONTS = '#!/bin/sh\n[ "$*" = ":lang=zh-cn family" ] && echo "Noto Sans CJK SC"\n'
+LINUX = ("ssh", "rsync", "bwrap", "chromium", "java")
 RUNS = '#!/bin/sh\necho "sudo" >> "$LOG"\nexec "$@"\n'
 
 
@@ -39,9 +41,10 @@ def install(tools: Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
 def test_it_installs_what_is_missing_as_root(tmp_path: Path) -> None:
     done, log = install(machine(tmp_path, {"apt-get": LOGS.format(name="apt-get")}, user=0))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "installing openssh-client rsync bubblewrap\n"
+    wanted = "openssh-client rsync bubblewrap chromium default-jre-headless fonts-noto-cjk"
+    assert done.stdout == f"installing {wanted}\n"
     assert [line.split()[1] for line in log] == ["update", "install"]
-    assert log[1].endswith(" openssh-client rsync bubblewrap")
+    assert log[1].endswith(f" {wanted}")
 
 
 def test_it_asks_sudo_where_it_is_not_root(tmp_path: Path) -> None:
@@ -50,25 +53,43 @@ def test_it_asks_sudo_where_it_is_not_root(tmp_path: Path) -> None:
     assert [line.split()[0] for line in log] == ["sudo", "apt-get"] * 2
 
 
-@pytest.mark.parametrize(("system", "there"), [("Linux", ("ssh", "rsync", "bwrap")), ("Darwin", ("ssh", "rsync"))])
-def test_it_does_nothing_where_nothing_is_missing_and_a_macos_needs_no_bubblewrap(
+@pytest.mark.parametrize(
+    ("system", "there"),
+    [
+        ("Linux", ("ssh", "rsync", "bwrap", "chromium", "java")),
+        ("Linux", ("ssh", "rsync", "bwrap", "google-chrome", "java")),
+        ("Darwin", ("ssh", "rsync")),
+    ],
+)
+def test_it_does_nothing_where_nothing_is_missing_any_browser_will_do_and_a_macos_needs_less(
     tmp_path: Path, system: str, there: tuple[str, ...]
 ) -> None:
-    programs = {"apt-get": LOGS.format(name="apt-get")} | dict.fromkeys(there, "#!/bin/sh\n")
+    programs = {"apt-get": LOGS.format(name="apt-get"), "fc-list": FONTS} | dict.fromkeys(there, "#!/bin/sh\n")
     done, log = install(machine(tmp_path, programs, system))
     assert (done.returncode, done.stdout, done.stderr, log) == (0, "", "", [])
+
+
+@pytest.mark.parametrize("fonts", [None, "#!/bin/sh\n", "#!/bin/sh\nexit 1\n"])
+def test_it_installs_chinese_fonts_where_fontconfig_knows_of_none_or_is_not_there(
+    tmp_path: Path, fonts: str | None
+) -> None:
+    programs = {"apt-get": LOGS.format(name="apt-get")} | dict.fromkeys(LINUX, "#!/bin/sh\n")
+    done, log = install(machine(tmp_path, programs | ({"fc-list": fonts} if fonts else {}), user=0))
+    assert (done.returncode, done.stdout) == (0, "installing fonts-noto-cjk\n")
+    assert log[1].endswith(" fonts-noto-cjk")
 
 
 def test_it_names_what_it_cannot_install(tmp_path: Path) -> None:
     done, _ = install(machine(tmp_path, {"ssh": "#!/bin/sh\n"}))
     assert done.returncode == 1
-    said = "please install rsync bubblewrap; this machine has no apt-get to do it with"
+    wanted = "rsync bubblewrap chromium default-jre-headless fonts-noto-cjk"
+    said = f"please install {wanted}; this machine has no apt-get to do it with"
     assert done.stderr == f".ci/install: {said}\n"
     (tmp_path / "tools" / "apt-get").write_text(LOGS.format(name="apt-get"))
     (tmp_path / "tools" / "apt-get").chmod(0o755)
     done, log = install(tmp_path / "tools")
     assert (done.returncode, log) == (1, [])
-    assert done.stderr == ".ci/install: installing rsync bubblewrap takes root or sudo\n"
+    assert done.stderr == f".ci/install: installing {wanted} takes root or sudo\n"
 
 
 @pytest.mark.parametrize(

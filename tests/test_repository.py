@@ -1,5 +1,6 @@
 """The repository around the book: the lock, the commands, and what must agree between files."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -72,6 +73,22 @@ def test_every_command_of_the_makefile_is_explained_and_the_readme_names_the_mai
     readme = (ROOT / "README.md").read_text()
     for command in ("check", "test", "peers", "read", "figures", "determinism", "bench"):
         assert f"make {command}" in readme
+
+
+def test_make_asks_npm_for_packages_only_where_their_lock_is_newer_than_what_it_installed(tmp_path):
+    def planned():
+        command = ["make", "--dry-run", "-C", str(tmp_path), "-f", str(ROOT / "Makefile"), "site"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    files = ("requirements.lock", ".venv/.built-from-lock", "site/reader/package-lock.json")
+    for age, name in enumerate((*files, "site/reader/node_modules/.built-from-lock"), start=1):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (age, age))
+    assert "build.mjs" in planned()
+    assert "ci --prefix" not in planned()
+    os.utime(tmp_path / "site/reader/package-lock.json", (5, 5))
+    assert "ci --prefix site/reader" in planned()
 
 
 def test_tests_compute_on_one_thread_and_draw_the_same_examples_in_every_run():

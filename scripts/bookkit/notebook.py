@@ -22,6 +22,7 @@ from typing import Any, Literal
 from .problems import BookError, Problem, relative
 from .scratch import CACHE, Scratch
 
+TRANSLATION = "zh"  # the folder of the Chinese edition in chapters/
 CHAPTER_FILE = re.compile(r"(?P<key>\d\d|[A-Z])-(?P<slug>[a-z0-9]+(?:-[a-z0-9]+)*)\.ipynb")
 CELL_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SAVE_LINE = re.compile(r"#\s*@save\b(?P<options>.*)")
@@ -228,6 +229,23 @@ def load_book(root: Path) -> Book:
     ordered = (tuple(sorted(found[kind], key=lambda c: order(c.key))) for kind in ("chapter", "solutions"))
     chapters, solutions = ordered
     return Book(root, chapters, solutions)
+
+
+def load_translation(root: Path) -> tuple[Chapter, ...]:
+    """Read every notebook under `root/chapters/zh`, chapters first; BookError lists all that cannot be read."""
+    folder = root / "chapters" / TRANSLATION
+    problems: list[Problem] = []
+    found: list[Chapter] = []
+    kinds: tuple[tuple[Kind, Path], ...] = (("chapter", folder), ("solutions", folder / "solutions"))
+    for kind, place in kinds:
+        for path in sorted(place.glob("*.ipynb")):
+            try:
+                found.append(load_chapter(path, root, kind))
+            except BookError as error:
+                problems += error.problems
+    if problems:
+        raise BookError(problems)
+    return tuple(found)
 
 
 def _misplaced(chapters: list[Chapter], solutions: list[Chapter]) -> Iterator[Problem]:

@@ -57,9 +57,10 @@ def lint(root: Path, keys: Iterable[str] = ()) -> Report:
     problems = [problem for rule in RULES for problem in rule.check(context)]
     provenance = Provenance(context)
     problems += provenance.check()
-    places = {(page.chapter.name, c.id): c.index for page in context.pages.values() for c in page.chapter.cells}
+    pages = [*context.pages.values(), *context.translations]
+    places = {(page.chapter.name, c.id): c.index for page in pages for c in page.chapter.cells}
     ordered = sorted(set(problems), key=lambda p: _place(places, p))
-    return Report(tuple(ordered), len(context.chosen()), provenance.tally)
+    return Report(tuple(ordered), len(context.chosen()) + len(context.translations), provenance.tally)
 
 
 def _place(places: dict[tuple[str, str], int], problem: Problem) -> tuple[str, int, int, str, str]:
@@ -81,8 +82,12 @@ def fix(root: Path, keys: Iterable[str] = ()) -> list[str]:
         if synced is not None:
             sources.setdefault(page.chapter.label, {})[synced[0].id] = synced[1]
     changed = []
-    for page in context.chosen():
-        text = dump(normalise(_with_sources(page.chapter.raw, sources.get(page.chapter.label, {}))))
+    for page in [*context.chosen(), *context.translations]:
+        text = dump(
+            normalise(
+                _with_sources(page.chapter.raw, {} if page.is_translation else sources.get(page.chapter.label, {}))
+            )
+        )
         if page.chapter.path.read_bytes() != text.encode("utf-8"):
             write_atomic(page.chapter.path, text)
             changed.append(page.chapter.name)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..notebook import Book, Cell, Chapter, load_book
+from ..notebook import Book, Cell, Chapter, load_book, load_translation
 from ..plan import planned
 from ..problems import BookError, Problem, read_text
 from ..sources import Ledger, load_ledger
@@ -63,6 +63,11 @@ class Page:
     def prefix(self) -> str:
         """The chapter's number as references write it: `1` for chapter 01, `A` for an appendix."""
         return self.chapter.key.lstrip("0") or "0"
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether this is a notebook of the translation."""
+        return "language" in self.chapter.metadata
 
     @property
     def is_front(self) -> bool:
@@ -194,6 +199,11 @@ class Context:
     def pages(self) -> dict[str, Page]:
         """Every notebook's page, by label (`06`, `06/solutions`)."""
         return {notebook.label: Page(notebook) for notebook in self.book.notebooks()}
+
+    @cached_property
+    def translations(self) -> list[Page]:
+        """The notebooks of the translation of the selected chapters."""
+        return [Page(notebook) for notebook in load_translation(self.root) if notebook.key in self.selected]
 
     @property
     def whole(self) -> bool:

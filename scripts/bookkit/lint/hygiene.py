@@ -21,6 +21,8 @@ BOOK_KEYS = {
     "chapter": frozenset({"chapter", "module", "title", "question", "kind", "recorded"}),
     "solutions": frozenset({"chapter", "title", "recorded"}),
 }
+TRANSLATION_KEYS = frozenset({"language"})
+TRANSLATED_CELL_KEYS = frozenset({"source", "removed"})
 MAGIC = re.compile(r"\s*(?:%{1,2}[a-zA-Z]|!)|.*[^=<>]=\s*[%!]|.*\w\?{1,2}\s*$|\s*\?{1,2}\w")
 SETUP_MAGIC = re.compile(r"%%capture|%run \.\./[\w-]+\.ipynb")
 MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
@@ -74,6 +76,10 @@ def check(context: Context) -> Iterator[Problem]:
             if cell.is_code:
                 yield from _outputs(page, cell)
                 yield from _code(page, cell)
+    for page in context.translations:  # code and outputs are those of English: sync_translation.py --check
+        yield from _file(page)
+        for cell in page.chapter.cells:
+            yield from _cell(page, cell)
     yield from _listed_cells(context)
 
 
@@ -90,7 +96,8 @@ def _file(page: Page) -> Iterator[Problem]:
     if metadata.get("kernelspec") != KERNEL:
         said = f"kernelspec is {metadata.get('kernelspec')}; the book's is {KERNEL}; `lint_book.py --fix` sets it"
         yield page.problem("L101", None, None, said)
-    for key in sorted(chapter.metadata.keys() - BOOK_KEYS[chapter.kind]):
+    known = BOOK_KEYS[chapter.kind] | (TRANSLATION_KEYS if page.is_translation else frozenset())
+    for key in sorted(chapter.metadata.keys() - known):
         yield page.problem("L117", None, None, f"notebook metadata agentrl.{key} is not known")
     kind = chapter.metadata.get("kind", "chapter")
     if kind not in ("chapter", "front"):
@@ -139,7 +146,8 @@ def _cell(page: Page, cell: Cell) -> Iterator[Problem]:
 
 
 def _book_metadata(page: Page, cell: Cell, book: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for key in sorted(book.keys() - CELL_KEYS[page.chapter.kind]):
+    known = CELL_KEYS[page.chapter.kind] | (TRANSLATED_CELL_KEYS if page.is_translation and not cell.is_code else set())
+    for key in sorted(book.keys() - known):
         yield key, f"is not known in {page.chapter.kind}"
     if "output" in book and book["output"] not in OUTPUT_CLASSES:
         yield "output", f"is {book['output']!r}; it is one of {', '.join(OUTPUT_CLASSES)}"

@@ -4,6 +4,7 @@ pair        a notebook and its translation, the state of each cell, where links 
 sync        writes the translation's notebooks: all from English but the Chinese of the markdown cells
 accept      marks cells as translating the English as it is now; drops what English no longer has
 check       every check, and how much is translated
+form        whether a notebook is English's but for the Chinese of its markdown cells
 compare     a cell and its translation: what has to be the same in both
 numbers     numbers in digits and in words, in both languages
 glossary    the terms, read from chapters/zh/glossary.toml

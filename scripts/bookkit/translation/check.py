@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..notebook import Cell, as_lines, dump
+from ..notebook import Cell
 from ..problems import Problem
 from .compare import compare
 from .findings import Exemption, Finding
+from .form import check_form, command
 from .glossary import Glossary, load_glossary
 from .history import changes
 from .pair import Edition, Pair
-from .sync import leftover, synced
 from .terms import check_terms, first_uses
 from .typography import check_typography
-
-CODE_PARTS = ("source", "outputs", "execution_count", "metadata", "cell_type")
 
 
 @dataclass
@@ -83,10 +80,12 @@ class Checker:
         """Yield what is wrong with one notebook of the translation."""
         if pair.chinese is None:
             name = self.edition.name(pair.path)
-            message = f"no such file, and pyproject.toml lists {pair.english.key} as translated; {_run(pair)} starts it"
+            message = (
+                f"no such file, and pyproject.toml lists {pair.english.key} as translated; {command(pair)} starts it"
+            )
             yield Problem(name, None, None, message, code="missing")
             return
-        yield from _form(self.edition, pair)
+        yield from check_form(self.edition, pair)
         late: dict[str, list[Finding]] = {}
         for cell, finding in first_uses(self.glossary, pair):
             late.setdefault(cell.id, []).append(finding)
@@ -116,10 +115,6 @@ def problem(pair: Pair, cell_id: str, finding: Finding) -> Problem:
     return pair.chinese.problem(pair.cells[cell_id], finding.line, finding.message, code=finding.rule)
 
 
-def _run(pair: Pair) -> str:
-    return f"`sync_translation.py {pair.english.key}`"
-
-
 def _count(report: Report, pair: Pair) -> None:
     report.notebooks += 1
     report.cells += len(pair.states)
@@ -131,79 +126,17 @@ def _count(report: Report, pair: Pair) -> None:
 
 def _mark(pair: Pair, cell: Cell) -> Iterator[Problem]:
     """Yield what the state of a cell calls for; what is not translated is a fault only in a complete chapter."""
+    assert pair.chinese is not None
     chinese = pair.cells.get(cell.id)
     name = f"{pair.label}:{cell.id}"
     match pair.states[cell.id]:
         case "untranslated" if pair.complete:
-            yield _problem(pair, chinese, "still in English", "english")
+            yield pair.chinese.problem(chinese, None, "still in English", code="english")
         case "unaccepted" if pair.complete:
             said = f"not accepted: compare it with the English, then `sync_translation.py --accept {name}`"
-            yield _problem(pair, chinese, said, "unaccepted")
+            yield pair.chinese.problem(chinese, None, said, code="unaccepted")
         case "stale":
             said = f"the English cell has changed since it was translated: {changes(pair, cell.id)}"
-            yield _problem(pair, chinese, f"{said}. Mend it, then `sync_translation.py --accept {name}`", "stale")
-
-
-def _problem(pair: Pair, cell: Cell | None, message: str, code: str) -> Problem:
-    assert pair.chinese is not None
-    return pair.chinese.problem(cell, None, message, code=code)
-
-
-def _form(edition: Edition, pair: Pair) -> Iterator[Problem]:
-    """Yield what is not as it is written from English, each cell by its id."""
-    assert pair.chinese is not None
-    wanted, found = synced(edition, pair), pair.chinese.raw
-    for cell in leftover(pair):
-        said = f"English has no such cell: move its text, then `sync_translation.py --drop {pair.label}:{cell.id}`"
-        yield _problem(pair, cell, said, "form")
-    faults = [*_cells(edition, pair, wanted)]
-    said = {
-        key: (found["metadata"].get("agentrl", {}).get(key), value)
-        for key, value in wanted["metadata"]["agentrl"].items()
-    }
-    for key, (is_, should) in said.items():
-        if is_ != should:
-            faults.append(
-                _problem(
-                    pair, None, f"notebook metadata agentrl.{key} is {is_!r}, not {should!r}; {_run(pair)}", "form"
-                )
+            yield pair.chinese.problem(
+                chinese, None, f"{said}. Mend it, then `sync_translation.py --accept {name}`", code="stale"
             )
-    if not faults and not leftover(pair) and dump(wanted) != pair.path.read_text(encoding="utf-8"):
-        faults.append(_problem(pair, None, f"not as it is written from English; {_run(pair)} writes it", "form"))
-    yield from faults
-
-
-def _cells(edition: Edition, pair: Pair, wanted: dict[str, Any]) -> Iterator[Problem]:
-    """Yield the cells that are missing, out of order, in excess, or not a copy of the English ones."""
-    assert pair.chinese is not None
-    raw = {cell["id"]: cell for cell in pair.chinese.raw["cells"]}
-    ours = [cell["id"] for cell in wanted["cells"]]
-    for cell in wanted["cells"]:
-        if cell["id"] not in raw:
-            said = f"the English cell {cell['id']} is missing; {_run(pair)} adds it"
-            yield _problem(pair, None, said, "missing")
-            continue
-        for part in CODE_PARTS:
-            if _value(raw[cell["id"]], part) != _value(cell, part) and (part != "source" or _copied(pair, cell)):
-                said = f"its {part.replace('_', ' ')} is not that of the English cell; {_run(pair)} writes it"
-                yield _problem(pair, pair.cells[cell["id"]], said, "form")
-    for name in raw.keys() - set(ours) - {cell.id for cell in leftover(pair)}:
-        yield _problem(pair, pair.cells[name], f"English has no such cell; {_run(pair)} removes it", "form")
-    common = [name for name in ours if name in raw]
-    there = [name for name in raw if name in set(ours)]
-    at = next((i for i, (a, b) in enumerate(zip(common, there, strict=True)) if a != b), None)
-    if at is not None:
-        said = f"stands where English has {common[at]}; {_run(pair)} puts it in order"
-        yield _problem(pair, pair.cells[there[at]], said, "form")
-
-
-def _value(cell: dict[str, Any], part: str) -> Any:
-    value = cell.get(part)
-    return as_lines(value) if part == "source" and isinstance(value, str) else value
-
-
-def _copied(pair: Pair, cell: dict[str, Any]) -> bool:
-    """Return whether a cell's text comes from English as it is: code, and what is not translated yet."""
-    return pair.states.get(cell["id"], "missing") in ("missing", "untranslated") and cell["id"] not in {
-        other.id for other in leftover(pair)
-    }

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 
 from ..lint.context import CITATION, citations
@@ -42,9 +43,12 @@ def compare(edition: Edition, pair: Pair, cell: Cell) -> Iterator[Finding]:
         yield from _blocks(edition, pair, [one], [other])
 
 
+_shape_of = lru_cache(maxsize=512)(shape)
+
+
 def _shape(english: str, chinese: str) -> Iterator[Finding]:
     """Yield the first place where the two texts are not built alike."""
-    for one, other in zip_longest(shape(english), shape(chinese)):
+    for one, other in zip_longest(_shape_of(english), _shape_of(chinese)):
         if (one and one[0]) != (other and other[0]):
             line = other[1] if other else chinese.count("\n") + 1
             wanted, found = (part[0] if part else "the end of the cell" for part in (one, other))
@@ -131,6 +135,8 @@ def _texts(block: Block) -> Iterator[tuple[str, int]]:
 
 def _difference(rule: str, what: str, wanted: list[Item], found: list[Item], line: int) -> Iterator[Finding]:
     """Yield the items that stand on one side only, one finding for a replaced one."""
+    if [item.key for item in wanted] == [item.key for item in found]:
+        return
     left = Counter(item.key for item in wanted)
     extra = []
     for item in found:

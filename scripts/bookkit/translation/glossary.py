@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..notebook import TRANSLATION
 from ..problems import BookError, Problem, read_text, relative
 from .findings import EXEMPT, STRICT, Exemption
-from .pair import FOLDER, GLOSSARY
+from .pair import GLOSSARY
 
 TEXT, TEXTS, FLAG = "text", "a list of texts", "true or false"
 NEEDED = {
@@ -109,7 +110,7 @@ def _form(form: str) -> str:
 
 def load_glossary(root: Path) -> Glossary:
     """Read the glossary below `root`; BookError names each entry that is wrong. Without a file it is empty."""
-    path = root / "chapters" / FOLDER / GLOSSARY
+    path = root / "chapters" / TRANSLATION / GLOSSARY
     name = relative(path, root)
     if not path.is_file():
         return Glossary(name)

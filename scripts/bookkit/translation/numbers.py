@@ -6,10 +6,12 @@ numeral, as often as in English; one and two are used too freely in both languag
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 SIGNED = r"(?P<sign>(?<![\w)\]\ufffc.%])[−-])?"
@@ -28,11 +30,22 @@ TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seve
 ORDINALS = {"third": 3, "fifth": 5, "eighth": 8, "ninth": 9, "twelfth": 12, "twentieth": 20, "thirtieth": 30}
 ORDINALS |= {f"{word}th": value for word, value in (ONES | TEENS).items() if value > 3 and value != 8}
 SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-PLAIN = ONES | TEENS | TENS
 OTHER = {"quarter": 4, "quarters": 4, "dozen": 12, "triple": 3, "threefold": 3, "tenfold": 10}
 LAST = ORDINALS | {f"{word}s": value for word, value in ORDINALS.items()} | OTHER
-SCALE_PARTS = {f"{word}{end}": value for word, value in SCALES.items() for end in ("th", "ths")}
-ENGLISH = re.compile(r"[A-Za-z]+")
+VALUES = ONES | TEENS | TENS | LAST
+
+
+def _any(words: Iterable[str]) -> str:
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+SCALE = rf"(?:{_any(SCALES)})(?:ths?)?"
+ENGLISH = re.compile(  # ninety-five, ten thousand, one hundred-thousandth, a third; not hundreds
+    rf"(?<![A-Za-z])(?:(?P<tens>{_any(TENS)})(?:[\s-](?P<unit>{_any(ONES | ORDINALS)}))?(?![A-Za-z])"
+    rf"|(?P<small>{_any(ONES | TEENS)})(?![A-Za-z])|(?P<last>{_any(LAST)})(?![A-Za-z])|(?={SCALE}(?![A-Za-z])))"
+    rf"(?P<scales>(?:[\s-]?{SCALE}(?![A-Za-z]))*)",
+    re.IGNORECASE,
+)
 ROMAN = re.compile(r"(?<![A-Za-z])(?:II|III|IV|V|VI|VII|VIII|IX|X)(?=\. )")
 ROMANS = {"II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "X": 10}
 
@@ -51,8 +64,8 @@ TWO_ENGLISH = re.compile(
     r"another|couple|twin|between|binary|each)\b|\bii\b",
     re.IGNORECASE,
 )
-TWO_WANTED = re.compile(r"\b(?:two|twice)\b", re.IGNORECASE)
-TWO_CHINESE = re.compile("[二两双俩倍2]")
+TWO_WANTED = re.compile(r"(?<!-)\b(?:two|twice)\b(?![ -](?:hundred|thousand|million|billion))", re.IGNORECASE)
+TWO_CHINESE = re.compile("[二两双俩倍]")
 SMALL_WORDS = {
     "0": re.compile(r"\b(?:zeros?|zeroes|no|nothing)\b", re.IGNORECASE),
     "1": re.compile(r"\b(?:one|ones|once|first|single)\b", re.IGNORECASE),
@@ -103,50 +116,24 @@ def _number(match: re.Match[str], percent: bool) -> Number:
 
 def in_english_words(text: str) -> Iterator[int]:
     """Yield the numbers from three up that an English text writes as words; `hundreds` is none."""
-    words = [(match[0].lower(), match.start(), match.end()) for match in ENGLISH.finditer(text)]
-    index = 0
-    while index < len(words):
-        values, index = _english_number(text, words, index)
-        yield from (value for value in values if value > 2)
+    for match in ENGLISH.finditer(text):
+        yield from (value for value in _english_values(match) if value > 2)
     yield from _romans(text)
+
+
+def _english_values(match: re.Match[str]) -> list[int]:
+    """Return what a phrase says: one number, or two for a fraction as five thousandths."""
+    words = [match[name].lower() for name in ("tens", "unit", "small", "last") if match[name]]
+    value = sum(VALUES[word] for word in words)
+    scales = [scale.lower() for scale in re.findall(SCALE, match["scales"], re.IGNORECASE)]
+    factor = math.prod(SCALES[re.sub("ths?$", "", scale)] for scale in scales)
+    is_part = bool(scales) and scales[-1].endswith(("th", "ths"))
+    return [value, factor] if is_part and value > 1 else [(value if words else 1) * factor]
 
 
 def _romans(text: str) -> Iterator[int]:
     """Yield the Roman numerals before a full stop, as in `II. Environments`."""
     yield from (value for match in ROMAN.finditer(text) if (value := ROMANS[match[0]]) > 2)
-
-
-def _english_number(text: str, words: list[tuple[str, int, int]], index: int) -> tuple[list[int], int]:
-    """Return the numbers that the words from an index on make up, and the index after them."""
-    word = words[index][0]
-    small = PLAIN.get(word)
-    if word in LAST:
-        return [LAST[word]], index + 1
-    if small is None and word not in SCALES and word not in SCALE_PARTS:
-        return [], index + 1
-    index += small is not None
-    if small is not None and small >= 20 and _joined(text, words, index):
-        word = words[index][0]
-        if 0 < PLAIN.get(word, 0) < 10:
-            small, index = small + PLAIN[word], index + 1
-        elif LAST.get(word, 10) < 10:
-            return [small + LAST[word]], index + 1
-    scale, part = 1, False
-    while index < len(words) and not part and ((scale == 1 and small is None) or _joined(text, words, index)):
-        word = words[index][0]
-        part = word in SCALE_PARTS
-        factor = SCALES.get(word) or SCALE_PARTS.get(word)
-        if factor is None:
-            break
-        scale, index = scale * factor, index + 1
-    if part and small not in (None, 1):
-        return [small, scale], index
-    return [(1 if small is None else small) * scale], index
-
-
-def _joined(text: str, words: list[tuple[str, int, int]], index: int) -> bool:
-    """Return whether only a space or a hyphen stands before the word."""
-    return index < len(words) and text[words[index - 1][2] : words[index][1]] in (" ", "-", "\n")
 
 
 def in_chinese_words(text: str) -> Iterator[tuple[int, int]]:
@@ -174,17 +161,24 @@ def chinese_values(numeral: str) -> list[int]:
         elif char in CHINESE_UNITS:
             section, digit = section + (digit or 1) * CHINESE_UNITS[char], 0
         else:
-            total, section, digit = (total + section + digit or 1) * CHINESE_SCALES[char], 0, 0
+            scale, part = CHINESE_SCALES[char], section + digit
+            total = (total + part or 1) * scale if total < scale else total + (part or 1) * scale
+            section = digit = 0
     return [total + section + digit]
 
 
-def differences(english: str, chinese: str) -> Iterator[Difference]:
-    """Yield each number of two texts that the other does not have."""
-    theirs, ours = list(in_digits(english)), list(in_digits(chinese))
+@lru_cache(maxsize=4096)
+def differences(english: str, chinese: str) -> tuple[Difference, ...]:
+    """Return each number of two texts that the other does not have."""
+    return tuple(_differences(english, chinese))
+
+
+def _differences(english: str, chinese: str) -> Iterator[Difference]:
+    theirs, ours = in_digits(english), in_digits(chinese)
     yield from _digits(english, theirs, ours)
     yield from _percents(theirs, ours)
     yield from _words(english, chinese, theirs, ours)
-    if TWO_WANTED.search(english) and not TWO_CHINESE.search(chinese):
+    if TWO_WANTED.search(english) and not TWO_CHINESE.search(chinese) and all(n.value != "2" for n in ours):
         yield Difference("words", "English says two or twice here", "two")
     if not TWO_ENGLISH.search(english) and not any(n.value == "2" for n in theirs):
         plain = VAGUE.sub(_blank, IDIOMS.sub(_blank, chinese))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,11 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from ..lint.context import load_settings
 from ..lint.markdown import Block, anchor, parse
-from ..notebook import CHAPTER_FILE, Book, Cell, Chapter, load_book, load_chapter
+from ..notebook import TRANSLATION, Book, Cell, Chapter, load_book, load_translation
 from ..plan import Planned, planned
 from ..problems import BookError, Problem, relative
 
-FOLDER = "zh"
 GLOSSARY = "glossary.toml"
 CHINESE = re.compile("[\u3400-\u9fff]")
 WORD = re.compile(r"[A-Za-z]*[a-z]{2,}[A-Za-z]*")
@@ -108,15 +106,7 @@ class Edition:
         root = root.resolve()
         book = load_book(root)
         complete = _complete(root, book)
-        problems: list[Problem] = []
-        found: dict[Path, Chapter] = {}
-        for path, kind in _files(root):
-            try:
-                found[path] = load_chapter(path, root, kind)
-            except BookError as error:
-                problems += error.problems
-        if problems:
-            raise BookError(problems)
+        found = {notebook.path: notebook for notebook in load_translation(root)}
         pairs = []
         for english in book.notebooks():
             path = _path(english)
@@ -145,7 +135,8 @@ class Edition:
         entry = self.plan.get(pair.english.key)
         if entry is None:
             return pair.english.title
-        return entry.zh if pair.english.kind == "chapter" else f"{entry.label_zh}习题解答 · {entry.zh}"
+        space = "" if entry.label_zh.endswith("章") else " "
+        return entry.zh if pair.english.kind == "chapter" else f"{entry.label_zh}{space}习题解答 · {entry.zh}"
 
     def heading(self, pair: Pair) -> str | None:
         """Return what the heading of the translation's first cell has to be; None for a chapter out of the plan."""
@@ -192,14 +183,8 @@ class Edition:
 
 
 def _path(english: Chapter) -> Path:
-    folder = english.root / "chapters" / FOLDER
+    folder = english.root / "chapters" / TRANSLATION
     return folder / "solutions" / english.path.name if english.kind == "solutions" else folder / english.path.name
-
-
-def _files(root: Path) -> Iterator[tuple[Path, Literal["chapter", "solutions"]]]:
-    folder = root / "chapters" / FOLDER
-    yield from ((path, "chapter") for path in sorted(folder.glob("*.ipynb")) if CHAPTER_FILE.fullmatch(path.name))
-    yield from ((path, "solutions") for path in sorted((folder / "solutions").glob("*.ipynb")))
 
 
 def _complete(root: Path, book: Book) -> frozenset[str]:

@@ -1,0 +1,47 @@
+"""The first page: what the book is, and its parts with every chapter and the question it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..plan import Part, Planned, load_plan
+from . import escape
+from .chapter import frontmatter, question_of, title_of
+from .links import Links, Site
+from .words import Language, chapter_label, short_number, word
+
+
+def front_page(site: Site, language: Language) -> str:
+    """Return the index page of a language."""
+    title = word("book", language)
+    fields = {"title": title, "sidebarTitle": title, "description": word("subtitle", language)}
+    parts = [_part(site, part, language) for part in load_plan()]
+    head = frontmatter({**fields, "version": site.facts.version})
+    return "\n\n".join([head, word("welcome", language), *_how(site, language), *parts]) + "\n"
+
+
+def _how(site: Site, language: Language) -> Iterator[str]:
+    """Yield where to begin, when the chapters it names are on the site."""
+    links = Links(site, language, "")
+    if {"00", "01"} <= site.targets.chapters.keys():
+        named = {
+            name: f"[{chapter_label(key, language)}]({links.chapter(key)})"
+            for name, key in (("notation", "00"), ("first", "01"))
+        }
+        yield word("how-to-read", language, **named)
+
+
+def _part(site: Site, part: Part, language: Language) -> str:
+    links = Links(site, language, "")
+    heading = f"## {escape.text(part.title if language == 'en' else part.zh)}"
+    return "\n".join([heading, "", *(_line(site, planned, language, links) for planned in part.chapters)])
+
+
+def _line(site: Site, planned: Planned, language: Language, links: Links) -> str:
+    number, title = short_number(planned.key), planned.title if language == "en" else planned.zh
+    if planned.key not in site.targets.chapters:
+        return f"- {number} · {escape.text(title)}{word('planned', language)}"
+    shown = site.editions.chapter(planned.key, language)
+    name = escape.text(f"{number} · {title_of(shown)}")
+    colon = word("colon", language)
+    return f"- [{name}]({links.chapter(planned.key)}){colon}{escape.text(question_of(shown))}"

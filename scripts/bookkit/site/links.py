@@ -1,0 +1,157 @@
+"""Where a link on a page leads: to a page of the site, the ledger, the repository, or nowhere, which is a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..notebook import CHAPTER_FILE, Cell, Chapter
+from ..problems import Problem, relative
+from ..sources import FILE as LEDGER
+from . import escape
+from .crossrefs import citation_keys
+from .edition import Editions
+from .targets import Targets
+from .words import Language
+
+WEB = ("http", "https", "mailto")
+REFERENCE_FILES = {
+    "labs/README.md": "labs",
+    "editorial-guide.md": "editorial-guide",
+    LEDGER: "sources",
+    "CHANGELOG.md": "changelog",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the book's own files say of this edition: its version, the torch of its lock, its repository's address."""
+
+    version: str
+    torch: str
+    repository: str = ""
+
+
+@dataclass
+class Site:
+    """What every page of one build shares; `figures` and `problems` fill up as pages are written."""
+
+    root: Path
+    editions: Editions
+    targets: Targets
+    facts: Facts
+    keys: frozenset[str]  # of the ledger of sources
+    library: Mapping[str, tuple[str, str]]  # a saved name, and the key of its chapter and the id of its cell
+    figures: dict[str, Path] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def chapters(self) -> list[Chapter]:
+        """The chapters of this build, in reading order."""
+        return list(self.targets.chapters.values())
+
+    @property
+    def documents(self) -> dict[str, str]:
+        """The book's documents that have a page in the last group: the file, and the page's name."""
+        return {file: name for file, name in REFERENCE_FILES.items() if (self.root / file).is_file()}
+
+
+@dataclass
+class Links:
+    """The links of one page; `path` and `at` are the file and the cell being written from, for links and findings."""
+
+    site: Site
+    language: Language
+    path: str
+    at: Cell | None = None
+
+    def move(self, cell: Cell, path: str) -> None:
+        """Go on with this cell of this file."""
+        self.at, self.path = cell, path
+
+    @property
+    def folder(self) -> Path:
+        """Where relative links start: the folder of the file being written from."""
+        return (self.site.root / self.path).parent
+
+    def fault(self, message: str) -> None:
+        """Note a finding at the cell being written."""
+        line = self.at.file_line if self.at else None
+        self.site.problems.append(Problem(self.path, self.at.id if self.at else None, None, message, file_line=line))
+
+    def chapter(self, key: str, fragment: str = "") -> str:
+        """Return the address of a chapter's page."""
+        chapter = self.site.targets.chapters[key]
+        return f"/{self.language}/chapters/{chapter.key}-{chapter.slug}{'#' * bool(fragment)}{fragment}"
+
+    def reference(self, kind: str, number: str, shown: str) -> str | None:
+        """Return the address of a numbered thing, or None when the site has no such thing."""
+        if self.path == LEDGER and not shown.startswith("§"):  # in the ledger these are the source's own numbers
+            return None
+        found = self.site.targets.find(kind, number)
+        return self.chapter(found[0].key, found[1]) if found else None
+
+    def citation(self, keys: str) -> str:
+        """Return the links of `@one; @two` to the ledger."""
+        written = []
+        for key in citation_keys(keys):
+            if key not in self.site.keys:
+                self.fault(f"[@{key}] does not stand in sources.md")
+            written.append(f"[\\[{escape.text(key)}\\]](/{self.language}/reference/sources#{source_id(key)})")
+        return " ".join(written)
+
+    def library(self, code: str) -> str | None:
+        """Return the address of the cell that saves `arl.name`, or None."""
+        place = self.site.library.get(code.removeprefix("arl.").removesuffix("()")) if code.startswith("arl.") else None
+        return self.chapter(place[0], f"cell-{place[1]}") if place and place[0] in self.site.targets.chapters else None
+
+    def page_of(self, target: str) -> str | None:
+        """Return where a link of the source leads on the site; None where it has become plain text."""
+        parts = urlsplit(target)
+        if parts.scheme in WEB:
+            return target
+        file = (self.folder / unquote(parts.path)).resolve() if parts.path else None
+        root = self.site.root.resolve()
+        if file is None:
+            return f"#{parts.fragment}" if parts.fragment else None
+        if not file.exists() or not file.is_relative_to(root):
+            self.fault(f"link {target!r}: no such file in the book")
+            return None
+        return self._of_file(file.relative_to(root), unquote(parts.fragment), target)
+
+    def _of_file(self, file: Path, fragment: str, target: str) -> str | None:
+        name = file.as_posix()
+        if name in REFERENCE_FILES:
+            return f"/{self.language}/reference/{REFERENCE_FILES[name]}"
+        match = CHAPTER_FILE.fullmatch(file.name)
+        if match is None or file.parts[0] != "chapters":
+            return f"{self.site.facts.repository}/blob/main/{name}" if self.site.facts.repository else None
+        if match["key"] not in self.site.targets.chapters:
+            return None
+        if "solutions" in file.parts:
+            return self.chapter(match["key"], "exercises")
+        if not fragment:
+            return self.chapter(match["key"])
+        ident = self.site.targets.headings[match["key"]].get(fragment)
+        if ident is None:
+            self.fault(f"link {target!r}: {name} has no such heading")
+        return self.chapter(match["key"], ident or "")
+
+    def figure(self, source: str) -> str:
+        """Return the name of a figure and have it copied."""
+        file = (self.folder / unquote(source)).resolve()
+        if file.suffix != ".svg" or not file.is_file():
+            what = "no such file" if not file.is_file() else "a figure is an SVG"
+            self.fault(f"figure {source!r}: {what}")
+            return "missing"
+        other = self.site.figures.setdefault(file.stem, file)
+        if other != file:
+            self.fault(f"figure {source!r} has the name of {relative(other, self.site.root)}")
+        return file.stem
+
+
+def source_id(key: str) -> str:
+    """Return the id of an entry of the ledger on its page."""
+    return f"src-{key}"

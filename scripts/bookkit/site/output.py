@@ -1,0 +1,44 @@
+"""The folder of the site: written aside as a whole, then renamed, so that nothing of an older build stays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..problems import BookError, Problem
+from ..scratch import Scratch
+
+MARK = "docs.json"
+
+
+def write(files: Mapping[str, str], out: Path) -> None:
+    """Put the files where `out` is; BookError for a folder that holds something else than a site."""
+    out = out.resolve()
+    refuse_other_folders(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with Scratch("site", out.parent) as scratch:
+        new, old = scratch / "new", scratch / "old"
+        for name, text in sorted(files.items()):
+            path = new / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        if out.exists():
+            os.rename(out, old)
+        try:
+            os.rename(new, out)
+        except OSError:
+            if old.exists() and not out.exists():
+                os.rename(old, out)
+            raise
+
+
+def refuse_other_folders(out: Path) -> None:
+    """Raise BookError when `out` is a file, or a folder with content that no build of the site has made."""
+    if not out.exists():
+        return
+    message = (
+        "is a file, not a folder" if not out.is_dir() else "holds something else than a site (it has no docs.json)"
+    )
+    if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
+        raise BookError(Problem(out.as_posix(), None, None, f"{message}; nothing was written"))

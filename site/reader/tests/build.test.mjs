@@ -1,0 +1,125 @@
+// The whole build over a website of four pages, and the faults that only a whole build can see.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const BUILD = fileURLToPath(new URL('../build.mjs', import.meta.url));
+const scratch = mkdtempSync(path.join(os.tmpdir(), 'reader-'));
+after(() => rmSync(scratch, { recursive: true }));
+
+const CHAPTER = `---
+title: "Chapter 1 · A Title"
+sidebarTitle: "1 · A Title"
+chapter: "01"
+---
+
+See [the index](/en/index) and [below](#eq-1-1).
+
+<div id="sec-1-1">
+
+## 1.1 A section
+
+</div>
+
+<div id="eq-1-1">
+
+$$
+x^2 \\tag{1.1}
+$$
+
+</div>
+
+<Frame>
+  <img className="block dark:hidden" src="/images/f-light.svg" alt="A figure" />
+  <img className="hidden dark:block" src="/images/f-dark.svg" alt="A figure" />
+</Frame>
+
+<Accordion title="Solution">
+
+<div id="sol-one"></div>
+
+\`\`\`python agentrl.one
+print("href='/nowhere'")
+\`\`\`
+
+\`\`\`text Output
+href='/nowhere'
+\`\`\`
+
+</Accordion>
+`;
+
+/** Writes a website and returns its folder; `change` may plant a fault in its files. */
+function website(name, change = (files) => files) {
+  const folder = path.join(scratch, name);
+  const group = (language) => ({ language, groups: [{ group: 'All', pages: [`${language}/index`, `${language}/chapters/01-a`] }] });
+  const files = change({
+    'docs.json': JSON.stringify({ name: 'The Book', navigation: { languages: ['en', 'zh'].map(group) } }),
+    'en/index.mdx': '---\ntitle: "The Book"\n---\n\nBegin with [Chapter 1](/en/chapters/01-a#sec-1-1).\n',
+    'zh/index.mdx': '---\ntitle: "书"\n---\n\n[第 1 章](/zh/chapters/01-a)\n',
+    'en/chapters/01-a.mdx': CHAPTER,
+    'zh/chapters/01-a.mdx': CHAPTER.replaceAll('/en/', '/zh/'),
+    'images/f-light.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>',
+    'images/f-dark.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>',
+  });
+  for (const [file, text] of Object.entries(files)) {
+    mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
+    writeFileSync(path.join(folder, file), text);
+  }
+  return folder;
+}
+
+/** Runs the build from a folder that has nothing to do with it. */
+function build(folder, out) {
+  return spawnSync(process.execPath, [BUILD, folder, out], { cwd: scratch, encoding: 'utf8' });
+}
+
+const replace = (file, from, to) => (files) => ({ ...files, [file]: files[file].replace(from, to) });
+
+test('a sound website becomes a site whose links are relative and lead somewhere', () => {
+  const out = path.join(scratch, 'site');
+  const { status, stderr } = build(website('sound'), out);
+  assert.equal(stderr, '');
+  assert.equal(status, 0);
+  const html = readFileSync(path.join(out, 'en/chapters/01-a.html'), 'utf8');
+  const links = [...html.matchAll(/<[^>]* (?:href|src)="([^"#]+)/g)].map(([, url]) => url);
+  assert.ok(links.length > 10);
+  for (const url of links) assert.ok(existsSync(path.join(out, 'en/chapters', url)), url);
+  assert.match(html, /<html lang="en"/);
+  assert.match(readFileSync(path.join(out, 'zh/chapters/01-a.html'), 'utf8'), /<html lang="zh-Hans"/);
+  assert.match(readFileSync(path.join(out, 'search/en.js'), 'utf8'), /1\.1 A section/);
+  assert.deepEqual(readdirSync(scratch).filter((name) => name.startsWith('site.')), []);
+});
+
+const FAULTS = {
+  'a dead link': [replace('en/index.mdx', '01-a#sec-1-1', '01-b'), /en\/index\.mdx: dead link: \/en\/chapters\/01-b/],
+  'a dead anchor': [replace('en/index.mdx', 'sec-1-1', 'sec-9'), /en\/index\.mdx: dead anchor: .*#sec-9/],
+  'a missing image': [replace('zh/chapters/01-a.mdx', 'f-dark', 'g'), /zh\/chapters\/01-a\.mdx: missing image: .*g\.svg/],
+  'an id used twice': [replace('en/chapters/01-a.mdx', 'sol-one', 'eq-1-1'), /en\/chapters\/01-a\.mdx: the id "eq-1-1"/],
+  'an unknown component': [replace('en/chapters/01-a.mdx', /Accordion/g, 'Banana'), /en\/chapters\/01-a\.mdx:\d+:.*<Banana>/],
+  'bad LaTeX': [replace('en/chapters/01-a.mdx', 'x^2', '\\frac{x'), /en\/chapters\/01-a\.mdx:\d+:.*bad LaTeX/],
+  'a page that is not in docs.json': [(files) => ({ ...files, 'en/b.mdx': '' }), /en\/b\.mdx: is not in docs\.json/],
+};
+
+for (const [what, [plant, report]] of Object.entries(FAULTS)) {
+  test(`${what} fails the build, is named with its file, and leaves the old site as it was`, () => {
+    const name = what.replaceAll(' ', '-');
+    const out = path.join(scratch, `${name}-site`);
+    mkdirSync(out);
+    writeFileSync(path.join(out, 'old'), 'old');
+    const { status, stderr } = build(website(name, plant), out);
+    assert.match(stderr, report);
+    assert.equal(status, 1);
+    assert.deepEqual(readdirSync(out), ['old']);
+  });
+}
+
+test('too few arguments are an error that says what is expected', () => {
+  const { status, stderr } = spawnSync(process.execPath, [BUILD], { encoding: 'utf8' });
+  assert.equal(status, 1);
+  assert.match(stderr, /WEBSITE OUT/);
+});

@@ -1,0 +1,196 @@
+"""Opens the static edition in a real Chromium, from the disk, and tells what is wrong with a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from needing import missing
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, TimeoutError
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "build" / "site"
+NAVIGATION = ROOT / "website" / "docs.json"
+IN_PAGE = Path(__file__).with_name("in_page.js")
+AXE = ROOT / "site" / "reader" / "node_modules" / "axe-core" / "axe.min.js"
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", MAC)
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+HEIGHT = 900
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
+Theme = Literal["light", "dark"]
+
+
+def program() -> str:
+    """Return the Chromium to test with: AGENTRL_BROWSER, or the first on PATH."""
+    named = os.environ.get("AGENTRL_BROWSER")
+    found = shutil.which(named) if named else next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found:
+        return found
+    where = f"AGENTRL_BROWSER={named} is no program" if named else f"none of {', '.join(PROGRAMS)} is on PATH"
+    return missing(f"no Chromium to test the site with: {where} (bash .ci/install installs one)")
+
+
+def site() -> Path:
+    """Return the folder of the built static edition."""
+    for path in (SITE / "index.html", NAVIGATION, AXE):
+        if not path.is_file():
+            missing(f"{path.relative_to(ROOT)} is not there: make site builds the static edition")
+    return SITE
+
+
+def pages(language: str) -> list[str]:
+    """Return a language's pages in reading order, as docs.json has them: `en/chapters/06-policy-gradients`."""
+    languages = json.loads(NAVIGATION.read_text(encoding="utf-8"))["navigation"]["languages"]
+    groups = next(each["groups"] for each in languages if each["language"] == language)
+    return [page for group in groups for page in group["pages"]]
+
+
+def address(page: str) -> str:
+    """Return the file:// address of a page of docs.json."""
+    return (SITE / f"{page}.html").as_uri()
+
+
+@contextmanager
+def chromium(playwright: Playwright) -> Iterator[Browser]:
+    """Give a running headless browser."""
+    browser = playwright.chromium.launch(executable_path=program(), args=ARGUMENTS)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@dataclass
+class Heard:
+    """What went wrong while a page was open, as the browser told it."""
+
+    faults: list[str] = field(default_factory=list)
+
+    def listen(self, page: Page) -> None:
+        """Note errors of scripts, requests that fail, and requests to anywhere but the disk."""
+        page.on("console", self.said)
+        page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
+        page.on("request", self.asked)
+        page.on("requestfailed", self.failed)
+
+    def failed(self, request: Request) -> None:
+        """Note a request that failed, but for one that was given up because the page was left."""
+        if request.failure != "net::ERR_ABORTED":
+            self.faults.append(f"request failed: {request.url} ({request.failure})")
+
+    def said(self, message: ConsoleMessage) -> None:
+        """Note an error or a warning on the console."""
+        if message.type in ("error", "warning"):
+            self.faults.append(f"console: {message.text}")
+
+    def asked(self, request: Request) -> None:
+        """Note a request that leaves the disk."""
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.faults.append(f"request elsewhere: {request.url}")
+
+
+@contextmanager
+def opened(browser: Browser, width: int = 1360, theme: Theme = "light", **options: Any) -> Iterator[Page]:
+    """Give an empty page of a context of its own, which fails the test if anything goes wrong in it."""
+    size = {"width": width, "height": HEIGHT}
+    context = browser.new_context(viewport=size, color_scheme=theme, **options)  # type: ignore[arg-type]
+    context.add_init_script(path=IN_PAGE)
+    heard = Heard()
+    page = context.new_page()
+    heard.listen(page)
+    try:
+        yield page
+        assert not heard.faults, heard.faults
+    finally:
+        context.close()
+
+
+@dataclass
+class Look:
+    """What stands on a page, and what is wrong with it, by kind."""
+
+    facts: dict[str, Any]
+    faults: dict[str, list[str]]
+
+
+def look(page: Page, where: str, widths: tuple[int, ...] = (1360, 768, 390)) -> Look:
+    """Return what the page at an address holds and what is wrong with it at each width and in each theme."""
+    heard = Heard()
+    heard.listen(page)
+    page.emulate_media(color_scheme="light")
+    page.goto(where)
+    facts = page.evaluate("inPage.facts()")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    faults = {
+        kind: page.evaluate(f"inPage.{kind}()")
+        for kind in ("images", "fonts", "baselines", "formulaColours", "doubleIds")
+    }
+    faults |= {"overflow": [], "equationNumbers": [], "punctuation": [], "theme": []}
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        for kind in ("overflow", "equationNumbers", "punctuation"):
+            faults[kind] += [f"at {width} px: {fault}" for fault in page.evaluate(f"inPage.{kind}()")]
+    for theme in ("light", "dark"):
+        faults["theme"] += theme_faults(page, theme)
+    return Look(facts, {**faults, "heard": heard.faults})
+
+
+def theme_faults(page: Page, theme: Theme) -> list[str]:
+    """Return what is wrong with a page when the system asks for a theme."""
+    page.emulate_media(color_scheme=theme)
+    wrong = [] if turns(page, theme) else [f"the paper is not {theme}"]
+    return wrong + page.evaluate(f"[...inPage.figures('{theme}'), ...inPage.codeContrast()]")
+
+
+def turns(page: Page, theme: Theme) -> bool:
+    """Return whether a page takes on a theme, within two seconds."""
+    try:
+        page.wait_for_function(f"(inPage.brightness() < 0.5) === {str(theme == 'dark').lower()}", timeout=2000)
+    except TimeoutError:
+        return False
+    return True
+
+
+def shown_theme(page: Page) -> Theme:
+    """Return the theme that a page is painted in."""
+    return "dark" if page.evaluate("inPage.brightness()") < 0.5 else "light"
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe-core finds on the page that is open, of what WCAG 2.1 asks at the levels A and AA."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    return page.evaluate("(tags) => inPage.accessibility(tags)", WCAG)
+
+
+def planted(page: Page, where: str, before: str, after: str) -> None:
+    """Make a page have a fault: the first `before` in the file at an address reads `after`."""
+    text = Path(unquote(urlsplit(where).path)).read_text(encoding="utf-8")
+    assert before in text, f"{where} has no {before!r} to plant a fault in"
+    page.route(where, lambda route: route.fulfill(body=text.replace(before, after, 1), content_type="text/html"))
+
+
+def tab_stops(page: Page, most: int = 1000) -> Iterator[dict[str, Any]]:
+    """Yield each stop of the Tab key until the page is through."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        stop = page.evaluate("inPage.focus()")
+        if stop is None:
+            return
+        yield stop
+    raise AssertionError(f"the Tab key does not come to the end of the page in {most} stops")
+
+
+def first_theme(page: Page) -> Theme:
+    """Return the theme of the first frame that a page painted."""
+    page.wait_for_function("inPage.firstPaper() !== null")
+    return "dark" if page.evaluate("inPage.firstPaper()") < 0.5 else "light"
