@@ -28,7 +28,6 @@ CHAPTER = """
 <pre data-language="python"><code><span class="t-keyword">def</span> made():
     <span class="t-string">'''Return
 
-
     a text with an empty line.'''</span>
 {long}</code></pre></figure></div>
 <figure class="output"><figcaption>Output</figcaption><pre data-language="text"><code>a  b &lt; c

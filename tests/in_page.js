@@ -76,6 +76,12 @@ window.inPage = (() => {
     return faults;
   }
 
+  // What holds more than it shows: on paper nobody scrolls.
+  function scrollers() {
+    const wide = all('main *').filter((element) => !unseen(element) && shown(element) && scrolls(element) && element.scrollWidth > element.clientWidth + 1);
+    return wide.map((element) => `${name(element)} is cut on paper`);
+  }
+
   // Where the character at `offset` of a text stands.
   function characterBox(text, offset) {
     const range = document.createRange();
@@ -113,7 +119,7 @@ window.inPage = (() => {
     await document.fonts.ready;
     const letters = all('main .katex-html *').filter((element) => element.childElementCount === 0 && element.textContent.trim() && shown(element));
     const used = new Set(letters.map((element) => style(element).fontFamily.split(',')[0].replaceAll('"', '').trim()));
-    const faces = [...document.fonts].filter((face) => face.family.replaceAll('"', '').startsWith('KaTeX'));
+    const faces = [...document.fonts];
     const loaded = new Set(faces.filter((face) => face.status === 'loaded').map((face) => face.family.replaceAll('"', '')));
     const width = (family) => ((pen.font = `100px ${family}`), pen.measureText('mathematics RL 0123').width);
     return [...used].flatMap((family) => {
@@ -151,18 +157,16 @@ window.inPage = (() => {
     return 'white';
   }
 
-  // Tokens of code that stand out too little from their ground: WCAG's 4.5 to 1. A page has thousands and few colours.
+  // Kinds of tokens in code that stand out too little from their ground: WCAG's 4.5 to 1.
   function codeContrast() {
     const kinds = new Map();
     for (const block of all('main pre')) {
       const ground = groundOf(block);
-      for (const token of [block, ...all('*', block)]) {
-        const ink = style(token).color;
-        if (!kinds.has(`${ink} on ${ground}`)) kinds.set(`${ink} on ${ground}`, [luminance(ink), luminance(ground), token]);
-      }
+      for (const token of [block, ...all('[class]', block)]) kinds.set(`${token.className} on ${ground}`, [token, ground]);
     }
-    return [...kinds].flatMap(([kind, [ink, ground, token]]) => {
-      const ratio = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+    return [...kinds].flatMap(([kind, [token, ground]]) => {
+      const [ink, paper] = [luminance(style(token).color), luminance(ground)];
+      const ratio = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
       return ratio >= 4.5 ? [] : [`${name(token)}: ${kind} is ${ratio.toFixed(2)} to 1`];
     });
   }
@@ -253,5 +257,5 @@ window.inPage = (() => {
   let firstPaper = null;
   requestAnimationFrame(() => (firstPaper = brightness()));
 
-  return { section, tabbable, copies, focus, firstPaper: () => firstPaper, overflow, equationNumbers, punctuation, baselines, images, figures, fonts, formulaColours, codeContrast, doubleIds, brightness, accessibility, facts, shown };
+  return { section, tabbable, copies, focus, firstPaper: () => firstPaper, overflow, scrollers, equationNumbers, punctuation, baselines, images, figures, fonts, formulaColours, codeContrast, doubleIds, brightness, accessibility, facts, shown };
 })();

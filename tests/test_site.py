@@ -367,7 +367,8 @@ def test_every_link_within_the_site_leads_to_a_page_and_a_place(site: dict[str, 
 def test_references_become_links_where_their_target_exists(small: dict[str, str]) -> None:
     page, here = small["en/chapters/01-beginning.mdx"], "/en/chapters/01-beginning"
     assert (
-        f"See [Equation (1.1)]({here}#eq-1-1), [§1.2]({here}#sec-1-2) and [Exercise 1.1]({here}#ex-1-1); Chapter 7 "
+        f"See [Equation&nbsp;(1.1)]({here}#eq-1-1), [§1.2]({here}#sec-1-2) and "
+        f"[Exercise&nbsp;1.1]({here}#ex-1-1); Chapter&nbsp;7 "
         r"[\[one-paper\]](/en/reference/sources#src-one-paper)."
     ) in page
     assert f"[solutions]({here}#exercises)" in page
@@ -390,6 +391,15 @@ def test_references_become_links_where_their_target_exists(small: dict[str, str]
 )
 def test_a_reference_is_found_in_prose(language: Language, text: str, found: list[str]) -> None:
     assert [text[span.start : span.end] for span in crossrefs.spans(text, language)] == found
+
+
+def test_code_that_names_a_document_of_the_book_leads_to_its_page(tmp_path: Path) -> None:
+    made_book(tmp_path, changed(start="## 1.1 A start\n\nSee `sources.md`, `CHANGELOG.md`, `a.md`."))
+    write_atomic(tmp_path / "sources.md", LEDGER.replace("A Paper", "A `sources.md`"))
+    site = build(tmp_path)
+    page = site["en/chapters/01-beginning.mdx"]
+    assert "See [`sources.md`](/en/reference/sources), `CHANGELOG.md`, `a.md`." in page
+    assert "A `sources.md`." in site["en/reference/sources.mdx"]  # not from the page to itself
 
 
 def test_nothing_in_code_mathematics_headings_or_links_is_linked(tmp_path: Path) -> None:
@@ -428,10 +438,37 @@ def test_a_translated_cell_is_shown_and_the_next_one_says_that_it_is_not(tmp_pat
     assert 'title: "第 1 章 · 开端"' in page
     assert 'translated: "partly"' in page
     assert 'source: "chapters/zh/01-beginning.ipynb"' in page
-    assert "、[§1.2](/zh/chapters/01-beginning#sec-1-2) 与[练习 1.1](/zh/chapters/01-beginning#ex-1-1)。换行 " in page
+    assert (
+        "、[§1.2](/zh/chapters/01-beginning#sec-1-2) 与[练习&nbsp;1.1](/zh/chapters/01-beginning#ex-1-1)。换行 " in page
+    )
     assert WORDS["untranslated-chapter"]["zh"] not in page
     assert page.index("eq-1-1") < page.index(WORDS["untranslated-cell"]["zh"]) < page.index("### The point")
     assert ids(page) == ids(site["en/chapters/01-beginning.mdx"])
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("**问题。** 什么变了？", "<strong>问题。</strong>什么变了？"),
+        ("**图 1.1。** $x$ 与 `y` 。", "<strong>图&nbsp;1.1。</strong>$x$ 与 `y`。"),
+        ("**选择。** *隐藏*的测试", "<strong>选择。</strong>*隐藏*的测试"),
+        ("**现象。**\nSFT （监督）， *软*。", "<strong>现象。</strong>SFT（监督），*软*。"),
+        ("一个 agent 与\n`x`，\n然后", "一个 agent 与\n`x`，然后"),
+        ("全角　“引号” 和 ３ 个", "全角　“引号” 和 ３ 个"),
+    ],
+)
+def test_chinese_has_no_blank_beside_punctuation_of_full_width(tmp_path: Path, source: str, written: str) -> None:
+    made_book(tmp_path)
+    translate(tmp_path, {**CHINESE, "start": f"## 1.1 开始\n\n{source}"})
+    page = build(tmp_path)["zh/chapters/01-beginning.mdx"]
+    assert page.split("## 1.1 开始\n\n</div>\n\n")[1].split("\n\n")[0] == written
+
+
+def test_english_keeps_its_blanks_beside_punctuation_of_full_width(tmp_path: Path) -> None:
+    site = build(made_book(tmp_path, changed(start="## 1.1 A start\n\nThe marks ，。 （ and ） here.")))
+    assert all(
+        "The marks ，。 （ and ） here." in site[f"{language}/chapters/01-beginning.mdx"] for language in LANGUAGES
+    )
 
 
 def test_a_translation_of_what_was_edited_since_is_not_shown(tmp_path: Path) -> None:
@@ -458,6 +495,20 @@ def test_every_word_of_the_interface_is_there_in_chinese() -> None:
 
 
 # All files together
+
+
+def test_the_first_page_has_each_chapter_with_its_question_below(tmp_path: Path, small: dict[str, str]) -> None:
+    there = "/chapters/01-beginning"
+    assert f"- [1 · Beginning](/en{there})<br />What is this about?\n- 2 · " in small["en/index.mdx"]
+    assert f"](/zh{there})<br />正文暂为英文\n" in small["zh/index.mdx"]
+    assert f"](/zh{there}): 正文暂为英文\n" in small["llms.txt"]
+    translate(tmp_path, CHINESE)
+    assert f"- [1 · 开端](/zh{there})<br />这是关于什么的？\n" in build(tmp_path)["zh/index.mdx"]
+
+
+def test_the_first_page_has_the_same_ids_in_both_languages(small: dict[str, str]) -> None:
+    assert ids(small["en/index.mdx"]) == ids(small["zh/index.mdx"])
+    assert ids(small["en/index.mdx"])[0] == "foundations"
 
 
 def test_docs_json_names_every_page_once_in_the_order_of_the_plan(site: dict[str, str]) -> None:
@@ -514,7 +565,7 @@ def test_some_chapters_alone_link_only_to_each_other(tmp_path: Path) -> None:
     write_chapter(tmp_path, "02-second", [md("title", "# Chapter 2 · Second\n\nAs in Chapter 1, §1.1, Chapter 2.")])
     site = build(tmp_path, ["02"])
     assert "en/chapters/01-beginning.mdx" not in site
-    assert "As in Chapter 1, §1.1, [Chapter 2](/en/chapters/02-second)." in site["en/chapters/02-second.mdx"]
+    assert "As in Chapter&nbsp;1, §1.1, [Chapter&nbsp;2](/en/chapters/02-second)." in site["en/chapters/02-second.mdx"]
 
 
 # What a build refuses

@@ -44,6 +44,7 @@ The rest
     lint/           hygiene, structure, references, citations, numbers, spelling (lint_book.py)
     translation/    the Chinese edition, written and checked against the English one (sync_translation.py)
     site/           the book as pages in both languages (build_tutorial_site.py), and their gates (check_site.py)
+    books/          the site's pages as PDF and EPUB (build_books.py)
     figures         how figures look; what their scripts call
     figure_scripts  runs those scripts (make_figures.py)
     trainings       the longer trainings of chapters 6 to 10, which figures' scripts record in chapters/recorded/

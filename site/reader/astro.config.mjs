@@ -12,6 +12,7 @@ import { setMath } from './lib/mdx/math.mjs';
 import { markOpening } from './lib/mdx/opening.mjs';
 import { plainElements } from './lib/mdx/plain.mjs';
 import { scrollTables } from './lib/mdx/tables.mjs';
+import { keepTogether } from './lib/mdx/together.mjs';
 import { onlyBookVocabulary } from './lib/mdx/vocabulary.mjs';
 import { pagesModule } from './lib/pages-module.mjs';
 
@@ -25,7 +26,16 @@ export default defineConfig({
     smartypants: false,
     syntaxHighlight: false, // frameCode does it
     remarkPlugins: [remarkMath, onlyBookVocabulary, setMath, frameCode],
-    rehypePlugins: [plainElements, markOpening, anchorHeadings, scrollTables, sizeImages, markBareLinks, markEnglish],
+    rehypePlugins: [
+      plainElements,
+      markOpening,
+      anchorHeadings,
+      scrollTables,
+      sizeImages,
+      markBareLinks,
+      markEnglish,
+      keepTogether,
+    ],
   },
   image: { service: passthroughImageService() },
   build: { format: 'file' },

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// node build.mjs WEBSITE OUT: builds the static edition of WEBSITE, the MDX folder, and puts it at OUT when it is complete.
+// node build.mjs WEBSITE OUT: builds the static edition of the MDX folder WEBSITE and puts it at OUT when it is complete.
 import { existsSync } from 'node:fs';
 import { cp, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
@@ -17,7 +17,7 @@ function describe(error) {
   return `${place ? place + ': ' : ''}${error.reason ?? error.message}${error.hint ? '\n  ' + error.hint : ''}`;
 }
 
-/** Runs Astro with everything that it writes inside `scratch`, which is below ROOT: its steps look for packages there. */
+/** Runs Astro with all that it writes inside `scratch`, which is below ROOT because it looks for packages there. */
 async function runAstro(website, scratch) {
   process.env.ASTRO_TELEMETRY_DISABLED = '1';
   process.env.BOOK_WEBSITE = website;

@@ -9,6 +9,7 @@
 
     paper      one document out of all pages: cover, contents, parts, chapters (paper.css)
     pdf        two printings: the first shows on which page everything is
+    tags       the tags of a PDF, without the many that say nothing
     pdfcheck   what a finished PDF must be
 
     mathml     KaTeX's MathML, mended for reading systems

@@ -13,7 +13,7 @@ from pypdf.generic import DictionaryObject, Fit, NameObject, TextStringObject
 
 from bookkit.problems import BookError, Problem
 
-from . import browser, paper, pdfcheck
+from . import browser, paper, pdfcheck, tags
 from .reading import Book
 from .words import AUTHORS, LICENCE
 
@@ -47,7 +47,7 @@ def _print(document: Path, printed: Path) -> dict[str, int]:
 
 def _finish(printed: Path, finished: Path, laid: paper.Paper) -> None:
     """Write the PDF with its outline and metadata; its dates are those of the outputs."""
-    writer = PdfWriter(clone_from=printed)
+    writer = PdfWriter(clone_from=tags.pruned(printed))
     date = "D:" + laid.book.recorded.replace("-", "") + "000000Z"
     writer.metadata = {
         "/Title": paper.full_title(laid.book),
@@ -72,8 +72,9 @@ def _add_outline(writer: PdfWriter, entries: list[paper.Entry]) -> None:
         page = writer.get_destination_page_number(target) or 0
         del parents[entry.level - 1 :]
         parent = parents[-1] if parents else None
+        fit: Any = Fit.xyz(left=0, top=target.top)
         item = writer.add_outline_item(
-            entry.title, page, parent, fit=Fit.xyz(left=0, top=target.top), is_open=entry.level < 2
+            title=entry.title, page_number=page, parent=parent, fit=fit, is_open=entry.level < 2
         )
         parents += [item] * (entry.level - len(parents))
     writer.page_mode = "/UseOutlines"

@@ -164,6 +164,12 @@ def question_of(edition: Edition) -> str:
     return edition.translation.question if use and edition.translation else edition.notebook.question
 
 
+def answered(edition: Edition) -> str:
+    """Return what a list of chapters says of one: its question, unless only its text in English has one."""
+    shown = edition.language == "en" or edition.is_started
+    return question_of(edition) if shown else word("in-english", edition.language)
+
+
 def frontmatter(fields: dict[str, str]) -> str:
     """Return the head of a page, every value quoted."""
     return "\n".join(["---", *(f"{key}: {escape.quoted(value)}" for key, value in fields.items()), "---"])

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-from .words import Language
-
 ALWAYS = re.compile(r"[\\`*_{}\[\]<$~|&]")
 BARE_ADDRESS = re.compile(r"(?<=www)(?=\.)|(?<=http)(?=://)|(?<=https)(?=://)", re.IGNORECASE)  # would take in escapes
 EDGE_BANG = re.compile(r"!(?=\[|\\\[|$)")
@@ -21,6 +19,13 @@ ELEMENT_START = re.compile(r"\n<")  # an element alone on its line would be a bl
 EDGE_BLANK = re.compile(r"^[ \t]+|[ \t]+$")
 LINE_END = {"\r": "&#xD;", "\n": "&#xA;"}
 UNSAFE_HREF = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!&'*+,;=%]")
+# 、。「」（），：；？！ and their kin, but no digits and letters of full width
+FULL_WIDTH = r"\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+CHINESE = r"\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef"
+# Punctuation of full width has its blank within; a line break between two Chinese characters is none.
+NO_BLANK = re.compile(
+    rf"(?<=[{FULL_WIDTH}])[ \t\n]+(?=\S)|(?<=\S)[ \t\n]+(?=[{FULL_WIDTH}])|(?<=[{CHINESE}])\n(?=[{CHINESE}])"
+)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -111,10 +116,12 @@ def element(name: str, body: str, **attributes: str) -> str:
     return f"<{name}{given}>\n\n{body}\n\n</{name}>"
 
 
-def joins_lines(before: str, after: str, language: Language) -> bool:
-    """Return whether a line break between two characters is no blank: between two Chinese ones in a Chinese text."""
-    return language == "zh" and _is_cjk(before) and _is_cjk(after)
+def unbroken(value: str) -> str:
+    """Return words, escaped, that stay on one line."""
+    return "&nbsp;".join(map(text, value.split()))
 
 
-def _is_cjk(char: str) -> bool:
-    return bool(re.match(r"[\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]", char))
+def chinese(value: str, before: str, after: str) -> str:
+    """Return Chinese text between two characters ("" for none) without blanks that only the source's markup needs."""
+    whole = f"{before}{value}{after}"
+    return NO_BLANK.sub("", whole)[len(before) :].removesuffix(after)

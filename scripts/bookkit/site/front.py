@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ..plan import Part, Planned, load_plan
 from . import escape
-from .chapter import frontmatter, question_of, title_of
+from .chapter import answered, frontmatter, title_of
 from .links import Links, Site
+from .targets import slug
 from .words import Language, chapter_label, short_number, word
 
 
@@ -25,7 +26,7 @@ def _how(site: Site, language: Language) -> Iterator[str]:
     links = Links(site, language, "")
     if {"00", "01"} <= site.targets.chapters.keys():
         named = {
-            name: f"[{chapter_label(key, language)}]({links.chapter(key)})"
+            name: f"[{escape.unbroken(chapter_label(key, language))}]({links.chapter(key)})"
             for name, key in (("notation", "00"), ("first", "01"))
         }
         yield word("how-to-read", language, **named)
@@ -33,8 +34,10 @@ def _how(site: Site, language: Language) -> Iterator[str]:
 
 def _part(site: Site, part: Part, language: Language) -> str:
     links = Links(site, language, "")
-    heading = f"## {escape.text(part.title if language == 'en' else part.zh)}"
-    return "\n".join([heading, "", *(_line(site, planned, language, links) for planned in part.chapters)])
+    title = part.title if language == "en" else part.zh
+    heading = escape.anchored(slug(part.title), f"## {escape.text(title)}")
+    chapters = (_line(site, planned, language, links) for planned in part.chapters)
+    return "\n".join([heading, "", *chapters])
 
 
 def _line(site: Site, planned: Planned, language: Language, links: Links) -> str:
@@ -43,5 +46,4 @@ def _line(site: Site, planned: Planned, language: Language, links: Links) -> str
         return f"- {number} · {escape.text(title)}{word('planned', language)}"
     shown = site.editions.chapter(planned.key, language)
     name = escape.text(f"{number} · {title_of(shown)}")
-    colon = word("colon", language)
-    return f"- [{name}]({links.chapter(planned.key)}){colon}{escape.text(question_of(shown))}"
+    return f"- [{name}]({links.chapter(planned.key)})<br />{escape.text(answered(shown))}"

@@ -72,6 +72,11 @@ class Links:
         self.at, self.path = cell, path
 
     @property
+    def is_chinese(self) -> bool:
+        """Whether the file being written from is a translation."""
+        return self.path.startswith("chapters/zh/")
+
+    @property
     def folder(self) -> Path:
         """Where relative links start: the folder of the file being written from."""
         return (self.site.root / self.path).parent
@@ -106,6 +111,11 @@ class Links:
         """Return the address of the cell that saves `arl.name`, or None."""
         place = self.site.library.get(code.removeprefix("arl.").removesuffix("()")) if code.startswith("arl.") else None
         return self.chapter(place[0], f"cell-{place[1]}") if place and place[0] in self.site.targets.chapters else None
+
+    def document(self, code: str) -> str | None:
+        """Return the address of the page of a document of the book that inline code names, or None."""
+        name = self.site.documents.get(code) if code != self.path else None
+        return f"/{self.language}/reference/{name}" if name else None
 
     def page_of(self, target: str) -> str | None:
         """Return where a link of the source leads on the site; None where it has become plain text."""

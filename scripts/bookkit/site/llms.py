@@ -8,7 +8,7 @@ from ..lint.markdown import HOLE, parse
 from ..notebook import Cell, Chapter
 from ..plan import load_plan
 from . import escape
-from .chapter import question_of, title_of
+from .chapter import answered, title_of
 from .links import Site
 from .navigation import chapter_page
 from .words import LANGUAGES, Language, chapter_label, word
@@ -44,7 +44,7 @@ def _language(site: Site, language: Language) -> Iterator[str]:
 def _line(site: Site, chapter: Chapter, language: Language) -> str:
     shown = site.editions.chapter(chapter.key, language)
     title = f"{chapter_label(chapter.key, language)} · {title_of(shown)}"
-    return f"- [{title}](/{chapter_page(chapter, language)}): {question_of(shown)}"
+    return f"- [{title}](/{chapter_page(chapter, language)}): {answered(shown)}"
 
 
 def llms_full_txt(site: Site) -> str:

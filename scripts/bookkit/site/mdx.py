@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from markdown_it.tree import SyntaxTreeNode
 
@@ -17,6 +16,7 @@ from .links import Links
 from .trees import TEXT, inline_of, plain, sole_image
 
 ALIGNMENT = {"text-align:left": ":--", "text-align:center": ":-:", "text-align:right": "--:", "": "---"}
+OBJECT = "\ufffc"  # stands for mathematics between words
 KEPT_HTML = re.compile(r"<(?:br\s*/?|/?su[bp])>", re.IGNORECASE)
 
 
@@ -142,7 +142,8 @@ class Renderer:
                 run.append("\n" if node.type == "softbreak" else node.content)
                 if index + 1 < len(nodes) and nodes[index + 1].type in TEXT:
                     continue
-                parts.append(("", self._text("".join(run), flat, link)))
+                value = self._spaced("".join(run), nodes[: index + 1 - len(run)], nodes[index + 1 :])
+                parts.append(("", self._text(value, flat, link)))
                 run.clear()
             elif node.type in ("strong", "em"):
                 inner = self.inline(node.children, table, flat, link and not self._names_itself(index, node))
@@ -150,6 +151,13 @@ class Renderer:
             else:
                 parts.append(("", self._leaf(node, table, flat, link)))
         return _joined(parts)
+
+    def _spaced(self, value: str, before: Sequence[SyntaxTreeNode], after: Sequence[SyntaxTreeNode]) -> str:
+        """Return a text, in Chinese without blanks beside its punctuation, whatever stands around it."""
+        if not self.links.is_chinese:
+            return value
+        first, last = (plain(nodes[at]) or OBJECT if nodes else "" for nodes, at in ((before, -1), (after, 0)))
+        return escape.chinese(value, first[-1:], last[:1])
 
     @staticmethod
     def _names_itself(index: int, node: SyntaxTreeNode) -> bool:
@@ -176,7 +184,7 @@ class Renderer:
         except ValueError as error:
             self.links.fault(str(error))
             return ""
-        target = self.links.library(content) if link else None
+        target = (self.links.library(content) or self.links.document(content)) if link else None
         return f"[{written}]({target})" if target else written
 
     def _link(self, node: SyntaxTreeNode, table: bool, flat: bool) -> str:
@@ -187,19 +195,13 @@ class Renderer:
     def _text(self, value: str, flat: bool, link: bool) -> str:
         parts, at = [], 0
         for span in spans(value, self.links.language) if link else []:
-            written = self._span(span, value[span.start : span.end])
-            if written:
-                parts += [self._words(value[at : span.start], flat), written]
-                at = span.end
+            parts += [self._words(value[at : span.start], flat), self._span(span, value[span.start : span.end])]
+            at = span.end
         return "".join([*parts, self._words(value[at:], flat)])
 
-    def _words(self, value: str, flat: bool) -> str:
-        pieces = value.split("\n")
-        written = escape.text(pieces[0])
-        for before, piece in pairwise(pieces):
-            joined = before and piece and escape.joins_lines(before[-1], piece[0], self.links.language)
-            written += ("" if joined else " " if flat else "\n") + escape.text(piece)
-        return written
+    @staticmethod
+    def _words(value: str, flat: bool) -> str:
+        return (" " if flat else "\n").join(map(escape.text, value.split("\n")))
 
     def _span(self, span: Span, shown: str) -> str:
         if span.kind == "citation":
@@ -207,7 +209,8 @@ class Renderer:
         if span.kind == "web":
             return f"[{escape.text(shown)}]({escape.href(span.target)})"
         target = self.links.reference(span.kind, span.target, shown)
-        return f"[{escape.text(' '.join(shown.split()))}]({target})" if target else ""
+        words = escape.unbroken(shown)
+        return f"[{words}]({target})" if target else words
 
 
 def strong(inner: str) -> str:
@@ -218,9 +221,10 @@ def strong(inner: str) -> str:
 def _joined(parts: Sequence[tuple[str, str]]) -> str:
     """Return parts in a row, each emphasis by its marks or, where marks would not be read as such, as an element."""
     written: list[str] = []
+    parts = [part for part in parts if part[1]]
     for index, (mark, inner) in enumerate(parts):
-        if not mark or not inner:
-            blank = written and written[-1].endswith("$") and inner.startswith("$") and not mark
+        if not mark:
+            blank = written and written[-1].endswith("$") and inner.startswith("$")
             written.append(f" {inner}" if blank else inner)
             continue
         before = written[-1][-1:] if written else ""

@@ -23,6 +23,8 @@ def write(files: Mapping[str, str], out: Path) -> None:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
+        # Killed between the two renames, a build leaves no folder, and the next one makes it: all of it can be made
+        # again, so an exchange in one step, which Linux alone has, would be worth less than its code.
         if out.exists():
             os.rename(out, old)
         try:

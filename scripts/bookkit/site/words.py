@@ -16,7 +16,7 @@ WORDS: dict[str, dict[Language, str]] = {
     "solution": {"en": "Solution", "zh": "解答"},
     "setup": {"en": "Setup of the solutions", "zh": "解答的准备代码"},
     "planned": {"en": " (not yet written)", "zh": "（尚未撰写）"},
-    "colon": {"en": ": ", "zh": "："},
+    "in-english": {"en": "", "zh": "正文暂为英文"},
     "labs": {"en": "Labs", "zh": "实验"},
     "editorial-guide": {"en": "Editorial Guide", "zh": "编写指南"},
     "sources": {"en": "Sources", "zh": "来源"},

@@ -26,10 +26,12 @@ const lineOf = ({ page, fault }) => `${page.replace(/\.html$/, '.mdx')}: ${fault
 async function writeIndexes(out, website, pages) {
   await mkdir(path.join(out, 'search'), { recursive: true });
   for (const { language, groups } of website.languages) {
-    const listed = groups.flatMap((group) => group.pages).map((id) => {
-      const html = pages.get(`${id}.html`);
-      return { url: `${id}.html`, html, title: titleOf(html) };
-    });
+    const listed = groups
+      .flatMap((group) => group.pages)
+      .map((id) => {
+        const html = pages.get(`${id}.html`);
+        return { url: `${id}.html`, html, title: titleOf(html) };
+      });
     await writeFile(path.join(out, 'search', `${language}.js`), indexScript(listed));
   }
 }

@@ -17,7 +17,11 @@ async function copyAll(from, to, names) {
 /** KaTeX's style sheet with its fonts, in the one format that every browser of the last ten years reads. */
 async function copyKatex(to) {
   const fonts = path.join(KATEX, 'dist', 'fonts');
-  await copyAll(fonts, path.join(to, 'fonts'), readdirSync(fonts).filter((name) => name.endsWith('.woff2')));
+  await copyAll(
+    fonts,
+    path.join(to, 'fonts'),
+    readdirSync(fonts).filter((name) => name.endsWith('.woff2')),
+  );
   await copyAll(KATEX, to, ['LICENSE']);
   const css = await readFile(path.join(KATEX, 'dist', 'katex.min.css'), 'utf8');
   await writeFile(path.join(to, 'katex.css'), css.replace(OTHER_FORMATS, ''));

@@ -17,7 +17,10 @@ export function resolveLink(url, page, files, ids) {
   if (SCHEME.test(url)) return { fault: `link of a kind that the book has no use for: ${url}` };
   const [target, fragment] = url.split('#');
   const here = path.posix.dirname(page);
-  const wanted = target === '' ? page : path.posix.normalize(target.startsWith('/') ? target.slice(1) : path.posix.join(here, target));
+  const wanted =
+    target === ''
+      ? page
+      : path.posix.normalize(target.startsWith('/') ? target.slice(1) : path.posix.join(here, target));
   const file = fileOf(decodeURI(wanted), files);
   if (!file) return { fault: `dead link: ${url}` };
   if (fragment && !ids.get(file)?.has(decodeURIComponent(fragment))) return { fault: `dead anchor: ${url}` };

@@ -12,7 +12,9 @@ export function pagesModule(folder) {
     load(id) {
       if (id !== '\0' + NAME) return undefined;
       const website = readWebsite(folder);
-      const imports = website.pages.map((page, i) => `import * as page${i} from ${JSON.stringify(path.join(folder, page + '.mdx'))};`);
+      const imports = website.pages.map(
+        (page, i) => `import * as page${i} from ${JSON.stringify(path.join(folder, page + '.mdx'))};`,
+      );
       const entries = website.pages.map((page, i) => `${JSON.stringify(page)}: page${i}`);
       return `${imports.join('\n')}\nexport const pages = {${entries}};\nexport const website = ${JSON.stringify(website)};`;
     },

@@ -9,7 +9,12 @@ export const LANGUAGES = { en: 'en', zh: 'zh-Hans' };
 function pagesOnDisk(folder) {
   return readdirSync(folder, { recursive: true })
     .filter((name) => name.endsWith('.mdx'))
-    .map((name) => name.split(path.sep).join('/').replace(/\.mdx$/, ''))
+    .map((name) =>
+      name
+        .split(path.sep)
+        .join('/')
+        .replace(/\.mdx$/, ''),
+    )
     .sort();
 }
 
@@ -19,9 +24,11 @@ function faultsOfLanguage({ language, groups }) {
   if (!Array.isArray(groups) || !groups.length) return [`docs.json: the language "${language}" has no groups`];
   const faults = [];
   for (const { group, pages } of groups) {
-    if (typeof group !== 'string' || !Array.isArray(pages)) faults.push(`docs.json: a group of "${language}" needs "group" and "pages"`);
+    if (typeof group !== 'string' || !Array.isArray(pages))
+      faults.push(`docs.json: a group of "${language}" needs "group" and "pages"`);
     for (const page of Array.isArray(pages) ? pages : []) {
-      if (typeof page !== 'string') faults.push(`docs.json: ${JSON.stringify(page)} in "${group}" is not the name of a page`);
+      if (typeof page !== 'string')
+        faults.push(`docs.json: ${JSON.stringify(page)} in "${group}" is not the name of a page`);
       else if (!page.startsWith(`${language}/`)) faults.push(`docs.json: ${page} is listed under "${language}"`);
     }
   }
@@ -43,7 +50,9 @@ function readConfig(folder) {
   if (!existsSync(file)) return { fault: `${file}: no such file` };
   try {
     const config = JSON.parse(readFileSync(file, 'utf8'));
-    return Array.isArray(config.navigation?.languages) ? { config } : { fault: 'docs.json: navigation.languages is missing' };
+    return Array.isArray(config.navigation?.languages)
+      ? { config }
+      : { fault: 'docs.json: navigation.languages is missing' };
   } catch (error) {
     return { fault: `docs.json: ${error.message}` };
   }
@@ -60,5 +69,11 @@ export function readWebsite(folder) {
   const faults = languages.flatMap(faultsOfLanguage);
   if (faults.length) return { faults };
   const pages = languages.flatMap(({ groups }) => groups.flatMap((group) => group.pages));
-  return { name: config.name, favicon: config.favicon, languages, pages, faults: faultsOfPages(pages, pagesOnDisk(folder)) };
+  return {
+    name: config.name,
+    favicon: config.favicon,
+    languages,
+    pages,
+    faults: faultsOfPages(pages, pagesOnDisk(folder)),
+  };
 }

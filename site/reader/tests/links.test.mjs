@@ -3,8 +3,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { relinkPages, resolveLink } from '../lib/links.mjs';
 
-const files = new Set(['en/index.html', 'en/chapters/01-a.html', 'en/chapters/02 b.html', 'zh/index.html', 'images/f.svg']);
-const ids = new Map([['en/chapters/01-a.html', new Set(['sec-1-1', '节'])], ['en/index.html', new Set()]]);
+const files = new Set([
+  'en/index.html',
+  'en/chapters/01-a.html',
+  'en/chapters/02 b.html',
+  'zh/index.html',
+  'images/f.svg',
+]);
+const ids = new Map([
+  ['en/chapters/01-a.html', new Set(['sec-1-1', '节'])],
+  ['en/index.html', new Set()],
+]);
 const from = 'en/chapters/01-a.html';
 const resolve = (url) => resolveLink(url, from, files, ids);
 
@@ -51,7 +60,10 @@ test('only attributes of tags are links: text that looks like one stays as it is
 test('a missing image and a repeated id are reported with their page', () => {
   const html = '<img src="/images/gone.svg"><p id="a"></p><p id="a"></p>';
   const { faults } = relinkPages(new Map([[from, html]]), new Set([from]));
-  assert.deepEqual(faults.map(({ page }) => page), [from, from]);
+  assert.deepEqual(
+    faults.map(({ page }) => page),
+    [from, from],
+  );
   assert.match(faults[0].fault, /id "a"/);
   assert.match(faults[1].fault, /missing image: \/images\/gone\.svg/);
 });

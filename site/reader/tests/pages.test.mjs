@@ -8,6 +8,7 @@ import { VFile } from 'vfile';
 import { anchorHeadings } from '../lib/mdx/anchors.mjs';
 import { frameCode, kindOf } from '../lib/mdx/code.mjs';
 import { isEnglish, markEnglish } from '../lib/mdx/english.mjs';
+import { keepTogether } from '../lib/mdx/together.mjs';
 import { setMath } from '../lib/mdx/math.mjs';
 import { plainElements } from '../lib/mdx/plain.mjs';
 import { scrollTables } from '../lib/mdx/tables.mjs';
@@ -22,7 +23,7 @@ async function page(text, name = 'en/page.mdx') {
     jsx: true,
     elementAttributeNameCase: 'html',
     remarkPlugins: [remarkGfm, remarkMath, onlyBookVocabulary, setMath, frameCode],
-    rehypePlugins: [plainElements, anchorHeadings, scrollTables, markEnglish],
+    rehypePlugins: [plainElements, anchorHeadings, scrollTables, markEnglish, keepTogether],
   });
   return { code: String(compiled), outline: file.data.astro.frontmatter.outline };
 }
@@ -90,6 +91,13 @@ test('code and output have different frames, and a title where there is one', as
 test('a table stands in a box that scrolls', async () => {
   const { code } = await page('| a |\n| - |\n| b |\n');
   assert.match(code, /div class="table"/);
+});
+
+test('punctuation stays with the formula before it, and an opening bracket with the one after it', async () => {
+  const { code } = await page("动作 $a_1$，由世界（$b$ 和 $c$）。 And $n$-step, $t$'s, plain $x$ end.");
+  const spans = [...code.matchAll(/<_components\.span class="together">(.*?)<\/_components\.span>/g)];
+  const texts = spans.map(([, inside]) => inside.replace(/<Fragment.*?\/>/g, 'F').replace(/\{"(.*?)"\}/g, '$1'));
+  assert.deepEqual(texts, ['F，', '（F', 'F）。', 'F-step,', "F's,"]);
 });
 
 test('English blocks of a Chinese page are marked, Chinese ones and names are not', async () => {

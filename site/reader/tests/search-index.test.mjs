@@ -3,10 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { indexScript, sectionsOf, titleOf } from '../lib/search-index.mjs';
 
-const page = (inside) => `<nav>menu</nav><article class="prose" data-title="A &amp; B">${inside}</article><footer>end</footer>`;
+const page = (inside) =>
+  `<nav>menu</nav><article class="prose" data-title="A &amp; B">${inside}</article><footer>end</footer>`;
 
 test('a section begins at each heading with an id and holds the text up to the next', () => {
-  const html = page('<p>Before.</p><h2 id="one">1.1 One<a class="anchor" href="#one">#</a></h2><p>First <b>text</b>.</p><h3 id="two">Two</h3>x');
+  const html = page(
+    '<p>Before.</p><h2 id="one">1.1 One<a class="anchor" href="#one">#</a></h2><p>First <b>text</b>.</p><h3 id="two">Two</h3>x',
+  );
   assert.deepEqual(sectionsOf(html, titleOf(html)), [
     { anchor: '', title: 'A & B', text: 'Before.' },
     { anchor: 'one', title: '1.1 One', text: 'First text.' },

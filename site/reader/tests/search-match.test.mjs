@@ -6,10 +6,18 @@ import '../public/assets/search-match.js';
 const { search, wordsOf, pieces, snippet } = globalThis.bookSearch;
 
 const index = {
-  pages: [['en/a.html', 'Chapter 8 · PPO'], ['zh/b.html', '第 8 章 · 近端策略优化']],
+  pages: [
+    ['en/a.html', 'Chapter 8 · PPO'],
+    ['zh/b.html', '第 8 章 · 近端策略优化'],
+  ],
   sections: [
     [0, '', 'Chapter 8 · PPO', 'Reusing samples. The clipped ratio comes later.'],
-    [0, 'sec-8-1', '8.1 Importance sampling', 'A ratio of two probabilities weighs every sample. The word clipped is here once.'],
+    [
+      0,
+      'sec-8-1',
+      '8.1 Importance sampling',
+      'A ratio of two probabilities weighs every sample. The word clipped is here once.',
+    ],
     [0, 'sec-8-3', '8.3 The clipped objective', 'A bound on what one step may gain.'],
     [1, 'sec-8-3', '8.3 裁剪目标', '目标函数的裁剪（clipping）限制一步的收益，式（8.3）。'],
     [1, 'sec-8-5', '8.5 多轮更新', '同一批样本上做多轮更新，裁剪过的目标会怎样？'],
@@ -22,8 +30,14 @@ test('a hit in a title comes before hits in texts', () => {
 });
 
 test('a word of its own in a title comes before the same letters in a longer word', () => {
-  const sections = [[0, 'a', 'Masked sums', ''], [0, 'b', 'The mask', '']];
-  assert.deepEqual(search({ pages: [['p', 't']], sections }, 'mask').map(({ href }) => href), ['p#b', 'p#a']);
+  const sections = [
+    [0, 'a', 'Masked sums', ''],
+    [0, 'b', 'The mask', ''],
+  ];
+  assert.deepEqual(
+    search({ pages: [['p', 't']], sections }, 'mask').map(({ href }) => href),
+    ['p#b', 'p#a'],
+  );
 });
 
 test('several words must all be there, in the section or in the title of its page', () => {
@@ -64,7 +78,10 @@ test('no more results than asked for', () => {
 test('pieces mark the hits and lose no character', () => {
   const parts = pieces('Clip, clipped, CLIP', ['clip']);
   assert.equal(parts.map(({ text }) => text).join(''), 'Clip, clipped, CLIP');
-  assert.deepEqual(parts.filter(({ hit }) => hit).map(({ text }) => text), ['Clip', 'clip', 'CLIP']);
+  assert.deepEqual(
+    parts.filter(({ hit }) => hit).map(({ text }) => text),
+    ['Clip', 'clip', 'CLIP'],
+  );
 });
 
 test('hits that overlap are marked once', () => {

@@ -10,7 +10,8 @@ import { readWebsite } from '../lib/website.mjs';
 function faultsOf(config, files) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'website-'));
   try {
-    if (config !== undefined) writeFileSync(path.join(folder, 'docs.json'), typeof config === 'string' ? config : JSON.stringify(config));
+    if (config !== undefined)
+      writeFileSync(path.join(folder, 'docs.json'), typeof config === 'string' ? config : JSON.stringify(config));
     for (const name of files) {
       mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
       writeFileSync(path.join(folder, name), '');
@@ -21,7 +22,9 @@ function faultsOf(config, files) {
   }
 }
 
-const listing = (...pages) => ({ navigation: { languages: [{ language: 'en', groups: [{ group: 'Start', pages }] }] } });
+const listing = (...pages) => ({
+  navigation: { languages: [{ language: 'en', groups: [{ group: 'Start', pages }] }] },
+});
 
 test('a list that agrees with the files has no faults', () => {
   assert.deepEqual(faultsOf(listing('en/index', 'en/a'), ['en/index.mdx', 'en/a.mdx']), []);
@@ -29,7 +32,10 @@ test('a list that agrees with the files has no faults', () => {
 
 test('a page without a file, a file that is not listed and a page listed twice are named', () => {
   assert.match(faultsOf(listing('en/index', 'en/gone'), ['en/index.mdx'])[0], /en\/gone has no file/);
-  assert.match(faultsOf(listing('en/index'), ['en/index.mdx', 'en/orphan.mdx'])[0], /^en\/orphan\.mdx: is not in docs\.json/);
+  assert.match(
+    faultsOf(listing('en/index'), ['en/index.mdx', 'en/orphan.mdx'])[0],
+    /^en\/orphan\.mdx: is not in docs\.json/,
+  );
   assert.match(faultsOf(listing('en/index', 'en/index'), ['en/index.mdx'])[0], /listed twice/);
 });
 

@@ -19,6 +19,8 @@ ELEMENTS = {
     "br": frozenset[str](),
     "sup": frozenset[str](),
     "sub": frozenset[str](),
+    "strong": frozenset[str](),  # where marks would not be read as emphasis: before Chinese without a blank
+    "em": frozenset[str](),
 }
 
 LINKS = ("/", "#", "https://", "http://", "mailto:")

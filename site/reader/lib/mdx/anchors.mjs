@@ -16,7 +16,12 @@ function headingOf(node) {
 
 /** The link that stands behind a heading. */
 function linkTo(id, language) {
-  const sign = { type: 'element', tagName: 'span', properties: { ariaHidden: 'true' }, children: [{ type: 'text', value: '#' }] };
+  const sign = {
+    type: 'element',
+    tagName: 'span',
+    properties: { ariaHidden: 'true' },
+    children: [{ type: 'text', value: '#' }],
+  };
   const properties = { className: ['anchor'], href: `#${id}`, ariaLabel: LABEL[language] };
   return { type: 'element', tagName: 'a', properties, children: [sign] };
 }

@@ -22,7 +22,9 @@ const tokenClasses = {
   },
   code(node) {
     const tokens = node.children.flatMap((line) => (line.type === 'element' ? line.children : [line]));
-    node.children = tokens.flatMap((token) => (token.type === 'element' && !token.properties.class ? token.children : [token]));
+    node.children = tokens.flatMap((token) =>
+      token.type === 'element' && !token.properties.class ? token.children : [token],
+    );
   },
 };
 
@@ -41,10 +43,15 @@ function frame(code, language, title) {
 /** Remark plugin: replaces code blocks by highlighted ones; fails on a language that is not listed above. */
 export function frameCode() {
   return async (tree, file) => {
-    highlighter ??= await createHighlighter({ langs: LANGUAGES, themes: [theme], engine: createJavaScriptRegexEngine() });
+    highlighter ??= await createHighlighter({
+      langs: LANGUAGES,
+      themes: [theme],
+      engine: createJavaScriptRegexEngine(),
+    });
     visit(tree, 'code', (node, index, parent) => {
       const [language, title] = [node.lang ?? 'text', node.meta ?? ''];
-      if (language !== 'text' && !LANGUAGES.includes(language)) file.fail(`code in a language nobody set up: ${language}`, node);
+      if (language !== 'text' && !LANGUAGES.includes(language))
+        file.fail(`code in a language nobody set up: ${language}`, node);
       const key = `${language}\n${title}\n${node.value}`;
       if (!highlighted.has(key)) highlighted.set(key, frame(node.value, language, title));
       parent.children[index] = fragment('mdxJsxFlowElement', highlighted.get(key));

@@ -32,15 +32,21 @@
   }
 
   let waiting = false;
-  addEventListener('scroll', () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => {
-      waiting = false;
-      mark();
-    });
-  }, { passive: true });
+  addEventListener(
+    'scroll',
+    () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => {
+        waiting = false;
+        mark();
+      });
+    },
+    { passive: true },
+  );
   addEventListener('load', mark);
+  // language.js asks on a click; the last scroll may not have been looked at yet.
+  document.addEventListener('click', mark, true);
   mark();
   // On a narrow screen the list lies over the text; a choice in it closes it.
   list.addEventListener('click', ({ target }) => {

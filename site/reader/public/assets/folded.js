@@ -4,7 +4,11 @@
     const target = id && document.getElementById(decodeURIComponent(id));
     if (!target) return;
     let opened = false;
-    for (let node = target.closest('details:not([open])'); node; node = node.parentElement.closest('details:not([open])')) {
+    for (
+      let node = target.closest('details:not([open])');
+      node;
+      node = node.parentElement.closest('details:not([open])')
+    ) {
       node.open = true;
       opened = true;
     }

@@ -9,7 +9,11 @@
   }
 
   function markScrolling(box, wide) {
-    for (const [name, value] of [['tabindex', '0'], ['role', 'group'], ['aria-label', scrolls]]) {
+    for (const [name, value] of [
+      ['tabindex', '0'],
+      ['role', 'group'],
+      ['aria-label', scrolls],
+    ]) {
       if (wide) box.setAttribute(name, value);
       else box.removeAttribute(name);
     }

@@ -29,7 +29,8 @@
   /** Where a word stands in a folded text: all places of it, or of its pairs when all of them are there. */
   function placesOf(word, folded) {
     const places = [];
-    for (let at = folded.indexOf(word); at >= 0; at = folded.indexOf(word, at + word.length)) places.push([at, at + word.length]);
+    for (let at = folded.indexOf(word); at >= 0; at = folded.indexOf(word, at + word.length))
+      places.push([at, at + word.length]);
     const pairs = places.length ? [] : pairsOf(word);
     if (!pairs.length || !pairs.every((pair) => folded.includes(pair))) return places;
     return pairs.flatMap((pair) => placesOf(pair, folded));
@@ -48,14 +49,21 @@
     return Math.min(score, TEXT_LIMIT);
   }
 
-  const isWord = (folded, [at, end]) => beginsWord(folded, [at]) && (HAN.test(folded[at]) || !WORD.test(folded[end] ?? ' '));
+  const isWord = (folded, [at, end]) =>
+    beginsWord(folded, [at]) && (HAN.test(folded[at]) || !WORD.test(folded[end] ?? ' '));
 
   /** 100 for each word in the title, more when it is not part of a longer one, when all are there, or in that order. */
   function scoreOfTitle(words, phrase, folded) {
     const found = words.filter((word) => placesOf(word, folded).length);
     const alone = found.filter((word) => placesOf(word, folded).some((place) => isWord(folded, place)));
     const whole = words.length === found.length ? 500 : 0;
-    return 100 * found.length + 30 * alone.length + whole + (folded.includes(phrase) ? 200 : 0) + (folded === phrase ? 200 : 0);
+    return (
+      100 * found.length +
+      30 * alone.length +
+      whole +
+      (folded.includes(phrase) ? 200 : 0) +
+      (folded === phrase ? 200 : 0)
+    );
   }
 
   /** How well a section answers; 0 unless each word is in it or in its page's title, and one of them in itself. */

@@ -20,12 +20,14 @@
 
   /** Fills an element with pieces of text, those that were searched for inside `<mark>`. */
   function fill(element, parts) {
-    element.append(...parts.map(({ text, hit }) => {
-      if (!hit) return text;
-      const mark = document.createElement('mark');
-      mark.textContent = text;
-      return mark;
-    }));
+    element.append(
+      ...parts.map(({ text, hit }) => {
+        if (!hit) return text;
+        const mark = document.createElement('mark');
+        mark.textContent = text;
+        return mark;
+      }),
+    );
     return element;
   }
 
