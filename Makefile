@@ -27,6 +27,7 @@ help: ## list the commands
 $(STAMP): requirements.lock
 	$(call say,Building the environment in $(VENV) from requirements.lock: about a minute$(,) 2 GB)
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; the book needs 3.11 or newer: make PYTHON=python3.12 ...")'
+	@[ ! -L $(VENV) ] || { echo '$(VENV) is a link; what it leads to would be emptied: remove the link, or touch $(STAMP) to use it as it is' >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

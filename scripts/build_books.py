@@ -4,7 +4,7 @@
     python scripts/build_books.py --language zh --format epub   one of them
 
 Reads website/ and the static edition in build/site, which `make site` builds. Needs beside the environment: Chromium
-(PDF), Java (epubcheck, which checks the EPUB), Noto CJK (Chinese PDF), and the fonts of site/books: `npm ci` there.
+(PDF), Java (epubcheck, which checks the EPUB) and the fonts of site/books: `npm ci` there.
 `make books` is: make site, `npm ci` in site/books where node_modules is missing, then this script. A book that fails
 its checks is not written.
 

@@ -60,6 +60,10 @@ def check(options: argparse.Namespace) -> int:
     website = gates.Website.load(root, folder, options.site.resolve() if options.site else None)
     chosen = [gate for gate in gates.GATES if gate.name in (options.gate or NAMES)]
     found = 0
+    if options.gate and website.unreadable:  # of all gates, two say this
+        print("what no gate could read:")
+        tell(website.unreadable)
+        found = len(website.unreadable)
     for result in gates.run(website, chosen, max(1, options.jobs)):
         verdict = count(len(result.problems), "problem") if result.problems else "ok"
         print(f"{result.gate.name:<12} {result.seconds:6.1f} s  {verdict}", flush=True)

@@ -11,7 +11,7 @@ from bookkit import entry
 from bookkit.problems import BookError, count, tell
 from bookkit.translation.accept import accept, drop
 from bookkit.translation.check import Checker, Report
-from bookkit.translation.pair import Edition
+from bookkit.translation.pair import Edition, Pair
 from bookkit.translation.sync import leftover, synced, write
 
 
@@ -54,8 +54,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _sync(edition: Edition, prefixes: list[str]) -> int:
     """Write the chapters that a prefix names, or all that have been started or have to be complete."""
-    pairs = [pair for pair in edition.selected(prefixes) if prefixes or pair.chinese or pair.complete]
+    pairs = _chosen(edition, prefixes)
     changed = write({pair.path: (pair, synced(edition, pair)) for pair in pairs})
+    if any(pair.chinese is None for pair in changed):  # links lead to what is there only now
+        edition = Edition.load(edition.root)
+        pairs = _chosen(edition, prefixes)
+        write({pair.path: (pair, synced(edition, pair)) for pair in pairs})
     for pair in changed:
         print(f"{edition.name(pair.path)}: written")
     for pair in pairs:
@@ -63,6 +67,16 @@ def _sync(edition: Edition, prefixes: list[str]) -> int:
             print(f"{edition.name(pair.path)}: {cell.id} is not in English; its text stands at the end of the notebook")
     print(f"{count(len(pairs), 'notebook')}: {len(changed)} written, {len(pairs) - len(changed)} as they have to be")
     return 0
+
+
+def _chosen(edition: Edition, prefixes: list[str]) -> list[Pair]:
+    """Return what is to be written; BookError for a notebook whose translation stands under an older name."""
+    pairs = [pair for pair in edition.selected(prefixes) if prefixes or pair.chinese or pair.complete]
+    older = [(pair, chapter) for pair in pairs if (chapter := edition.renamed(pair))]
+    if older:
+        said = "its English notebook is {} now: rename this one, too"
+        raise BookError([chapter.problem(None, None, said.format(pair.english.path.name)) for pair, chapter in older])
+    return pairs
 
 
 def _accept(edition: Edition, names: list[str]) -> int:

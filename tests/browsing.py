@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 from needing import missing
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, TimeoutError
 
+from bookkit.books.browser import find_browser
+
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "build" / "site"
 NAVIGATION = ROOT / "website" / "docs.json"
@@ -23,20 +25,22 @@ AXE = ROOT / "site" / "reader" / "node_modules" / "axe-core" / "axe.min.js"
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", MAC)
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+WIDTHS = (1360, 768, 390)
 HEIGHT = 900
+AT_ONE_WIDTH = ("images", "fonts", "baselines", "formulaColours", "doubleIds")
+AT_EVERY_WIDTH = ("overflow", "equationNumbers", "punctuation")
+KINDS = (*AT_ONE_WIDTH, *AT_EVERY_WIDTH, "theme", "heard")
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 
 Theme = Literal["light", "dark"]
 
 
 def program() -> str:
-    """Return the Chromium to test with: AGENTRL_BROWSER, or the first on PATH."""
+    """Return the Chromium to test with: AGENTRL_BROWSER, or the one that prints the books."""
     named = os.environ.get("AGENTRL_BROWSER")
-    found = shutil.which(named) if named else next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if found:
-        return found
-    where = f"AGENTRL_BROWSER={named} is no program" if named else f"none of {', '.join(PROGRAMS)} is on PATH"
-    return missing(f"no Chromium to test the site with: {where} (bash .ci/install installs one)")
+    found = shutil.which(named) if named else find_browser()
+    why = f"AGENTRL_BROWSER={named} is no program" if named else "none is on PATH (bash .ci/install installs one)"
+    return found or missing(f"no Chromium to test the site with: {why}")
 
 
 def site() -> Path:
@@ -122,26 +126,30 @@ class Look:
     faults: dict[str, list[str]]
 
 
-def look(page: Page, where: str, widths: tuple[int, ...] = (1360, 768, 390)) -> Look:
-    """Return what the page at an address holds and what is wrong with it at each width and in each theme."""
+def look(page: Page, where: str, kinds: Collection[str] = KINDS) -> Look:
+    """Return what the page at an address holds and what is wrong with it, of these kinds, at each width and theme."""
     heard = Heard()
     heard.listen(page)
     page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
     page.goto(where)
     facts = page.evaluate("inPage.facts()")
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    faults = {
-        kind: page.evaluate(f"inPage.{kind}()")
-        for kind in ("images", "fonts", "baselines", "formulaColours", "doubleIds")
-    }
-    faults |= {"overflow": [], "equationNumbers": [], "punctuation": [], "theme": []}
-    for width in widths:
-        page.set_viewport_size({"width": width, "height": HEIGHT})
-        for kind in ("overflow", "equationNumbers", "punctuation"):
-            faults[kind] += [f"at {width} px: {fault}" for fault in page.evaluate(f"inPage.{kind}()")]
-    for theme in ("light", "dark"):
-        faults["theme"] += theme_faults(page, theme)
+    faults = {kind: page.evaluate(f"inPage.{kind}()") for kind in AT_ONE_WIDTH if kind in kinds}
+    faults |= faults_by_width(page, [kind for kind in AT_EVERY_WIDTH if kind in kinds])
+    if "theme" in kinds:
+        faults["theme"] = theme_faults(page, "light") + theme_faults(page, "dark")
     return Look(facts, {**faults, "heard": heard.faults})
+
+
+def faults_by_width(page: Page, kinds: Collection[str]) -> dict[str, list[str]]:
+    """Return what is wrong with the page that is open at each width."""
+    faults: dict[str, list[str]] = {kind: [] for kind in kinds}
+    for width in WIDTHS if kinds else ():
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        for kind, found in faults.items():
+            found += [f"at {width} px: {fault}" for fault in page.evaluate(f"inPage.{kind}()")]
+    return faults
 
 
 def theme_faults(page: Page, theme: Theme) -> list[str]:
@@ -165,11 +173,14 @@ def shown_theme(page: Page) -> Theme:
     return "dark" if page.evaluate("inPage.brightness()") < 0.5 else "light"
 
 
-def violations(page: Page) -> list[str]:
-    """Return what axe-core finds on the page that is open, of what WCAG 2.1 asks at the levels A and AA."""
+def violations(page: Page, theme: Theme) -> list[str]:
+    """Return what axe-core finds in a theme, of what WCAG 2.1 asks at A and AA; in dark mode only colours differ."""
+    page.emulate_media(color_scheme=theme)
+    assert turns(page, theme)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
-    return page.evaluate("(tags) => inPage.accessibility(tags)", WCAG)
+    only = WCAG if theme == "light" else {"type": "rule", "values": ["color-contrast"]}
+    return page.evaluate("(only) => inPage.accessibility(only)", only)
 
 
 def planted(page: Page, where: str, before: str, after: str) -> None:

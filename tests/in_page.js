@@ -183,10 +183,10 @@ window.inPage = (() => {
 
   // axe-core's findings. Tokens of code and the inside of formulas, nine tenths of a page, have their checks of colour
   // above; the code stays as text, the formulas as MathML.
-  async function accessibility(tags) {
+  async function accessibility(only) {
     for (const code of all('pre code')) code.textContent = code.textContent;
     for (const drawn of all('.katex-html')) drawn.remove();
-    const found = await axe.run({ runOnly: tags, resultTypes: ['violations'], preload: false });
+    const found = await axe.run({ runOnly: only, resultTypes: ['violations'], preload: false });
     return found.violations.flatMap((rule) => rule.nodes.map((node) => `${rule.id}: ${node.target.join(' ')}: ${node.failureSummary?.split('\n')[1]?.trim() ?? ''}`));
   }
 
@@ -221,6 +221,9 @@ window.inPage = (() => {
   let counted = null;
   const places = () => (counted ??= new Map(all('body *').map((element, place) => [element, place])));
 
+  // The middle of the part of a box that is in the window.
+  const inside = (start, end, size) => (Math.max(start, 0) + Math.min(end, size)) / 2;
+
   // The element that has the focus, and what a reader who does not use a mouse could not see of it.
   function focus() {
     const element = document.activeElement;
@@ -228,7 +231,7 @@ window.inPage = (() => {
     const look = style(element);
     const marked = (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) > 0) || look.boxShadow !== 'none';
     const [box] = [...element.getClientRects()].filter(({ width, height }) => width && height);
-    const at = box && document.elementFromPoint(box.left + Math.min(box.width / 2, 40), box.top + Math.min(box.height / 2, 20));
+    const at = box && document.elementFromPoint(inside(box.left, box.right, innerWidth), inside(box.top, box.bottom, innerHeight));
     const seen = at && (element.contains(at) || at.contains(element) && at !== document.body && at !== document.documentElement);
     const faults = [...(marked ? [] : ['has no mark of its focus']), ...(seen ? [] : ['is out of sight or covered'])];
     return { name: name(element), faults: faults.map((fault) => `${name(element)} ${fault}`), place: places().get(element) };

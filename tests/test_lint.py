@@ -195,6 +195,13 @@ def test_a_planted_fault_is_found_at_its_place(code, edit, places, tmp_path):
     assert book.found(code) == places
 
 
+def test_a_ledger_without_entries_leaves_every_citation_without_one(tmp_path):
+    book = CleanBook(tmp_path)
+    book.files["sources.md"] = "# Sources\n"
+    found = lint(book.write()).problems
+    assert {problem.code for problem in found} == {"L601", "L701"}  # the citation, and the number it should explain
+
+
 def test_every_code_has_a_planted_fault():
     in_files_on_disk = {"L101"}  # provoked below, since the builder writes canonical files
     assert {code for code, _, _ in FAULTS} | in_files_on_disk == set(CODES)

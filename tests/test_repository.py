@@ -71,7 +71,7 @@ def test_every_command_of_the_makefile_is_explained_and_the_readme_names_the_mai
     explained = set(re.findall(r"^([a-z-]+):.*## .+$", makefile, re.MULTILINE))
     assert phony == explained
     readme = (ROOT / "README.md").read_text()
-    for command in ("check", "test", "peers", "read", "figures", "determinism", "bench"):
+    for command in ("check", "test", "peers", "read", "site", "read-site", "books", "figures", "determinism", "bench"):
         assert f"make {command}" in readme
 
 
@@ -89,6 +89,20 @@ def test_make_asks_npm_for_packages_only_where_their_lock_is_newer_than_what_it_
     assert "ci --prefix" not in planned()
     os.utime(tmp_path / "site/reader/package-lock.json", (5, 5))
     assert "ci --prefix site/reader" in planned()
+
+
+def test_make_empties_no_environment_that_a_link_leads_to(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / ".venv").symlink_to(elsewhere)
+    (tmp_path / "book" / "requirements.lock").touch()
+    command = ["make", "-C", str(tmp_path / "book"), "-f", str(ROOT / "Makefile"), "check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert ".venv is a link; what it leads to would be emptied" in done.stderr
+    assert (elsewhere / "precious").exists()
 
 
 def test_tests_compute_on_one_thread_and_draw_the_same_examples_in_every_run():

@@ -28,7 +28,7 @@ from bookkit.site import cli, crossrefs, escape, node, output
 from bookkit.site.build import build
 from bookkit.site.edition import Edition, Editions
 from bookkit.site.trees import nodes_of
-from bookkit.site.words import LANGUAGES, WORDS, Language
+from bookkit.site.words import LANGUAGES, WORDS, Language, word
 from bookkit.translation.pair import digest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -219,7 +219,7 @@ def test_a_code_block_holds_its_content_and_nothing_else(content: str) -> None:
 
 
 def test_a_bar_stays_in_its_cell_of_a_table(tmp_path: Path) -> None:
-    table = "| a | b |\n|---|---|\n| `x\\|y` $p(x\\|y)$ | z\\|z |"
+    table = "| a | b |\n|---|---|\n| `x\\|y` $p(x\\vert y)$ | z\\|z |"
     site = build(made_book(tmp_path, changed(start=f"## 1.1 A start\n\n{table}")))
     assert "| `x\\|y` $p(x\\vert y)$ | z\\|z |" in site["en/chapters/01-beginning.mdx"]
 
@@ -294,19 +294,27 @@ def test_numbered_things_have_the_ids_of_their_numbers(small: dict[str, str]) ->
 
 def test_every_exercise_is_followed_by_its_folded_solution(book: Book, site: dict[str, str]) -> None:
     for chapter in book.chapters:
-        for language, title in WORDS["solution"].items():
+        for language in LANGUAGES:
             page = page_of(site, chapter, language)
             for mark in Page(chapter).exercises:
                 ident = f'<div id="ex-{mark.number.replace(".", "-")}">'
                 block = page.split(ident)[1].split('\n<div id="ex-')[0]
                 assert block.count("<Accordion ") == 1
-                assert f'</div>\n\n<Accordion title="{title}">' in block
+                title = word("solution", language, number=mark.number)
+                assert re.search(rf'</div>\n\n<Accordion title="{title}(?: · [^"]+)?">', block)
 
 
 def test_a_solution_keeps_the_words_of_its_heading(small: dict[str, str]) -> None:
-    folded = small["en/chapters/01-beginning.mdx"].split('<Accordion title="Solution">')[1]
-    assert folded.startswith("\n\n**The `first` one**\n\nLike this:")
+    title = 'title="Solution to Exercise 1.1 · The first one">'
+    folded = small["en/chapters/01-beginning.mdx"].split(f"<Accordion {title}")[1]
+    assert folded.startswith("\n\nLike this:")
     assert "print(2)" in folded.split("</Accordion>")[0]
+
+
+def test_a_solution_whose_heading_has_a_formula_shows_it_below_its_title(tmp_path: Path) -> None:
+    solved = [*SOLVED[:2], md("solve-1", "## Exercise 1.1 ★ How $x$ grows\n\nSo."), SOLVED[3]]
+    page = build(made_book(tmp_path, solved=solved))["en/chapters/01-beginning.mdx"]
+    assert '<Accordion title="Solution to Exercise 1.1">\n\n**How $x$ grows**\n\nSo.' in page
 
 
 def test_a_design_question_is_a_note_and_its_recommendation_a_tip(small: dict[str, str]) -> None:
@@ -345,7 +353,7 @@ def test_the_foot_of_a_page_says_version_and_day_of_record(site: dict[str, str],
     for chapter in book.chapters:
         foot = page_of(site, chapter, "en").splitlines()[-1]
         assert f"recorded {chapter.metadata['recorded']} with torch" in foot
-        assert f"`chapters/{chapter.path.name}`" in foot
+        assert f"notebook `chapters/{chapter.path.name}`, solutions `chapters/solutions/{chapter.path.name}`" in foot
 
 
 # Links
@@ -371,8 +379,55 @@ def test_references_become_links_where_their_target_exists(small: dict[str, str]
         f"[Exercise&nbsp;1.1]({here}#ex-1-1); Chapter&nbsp;7 "
         r"[\[one-paper\]](/en/reference/sources#src-one-paper)."
     ) in page
-    assert f"[solutions]({here}#exercises)" in page
     assert f"[`arl.double`]({here}#cell-saved)" in page
+    assert "They stand in solutions." in page  # a link to them would lead to where it stands
+
+
+def test_a_link_to_the_solutions_of_another_chapter_leads_to_its_exercises(tmp_path: Path) -> None:
+    made_book(tmp_path)
+    text = "# Chapter 2 · Second\n\nAs in [these](solutions/01-beginning.ipynb)."
+    write_chapter(tmp_path, "02-second", [md("title", text)])
+    page = build(tmp_path)["en/chapters/02-second.mdx"]
+    assert "As in [these](/en/chapters/01-beginning#exercises)." in page
+
+
+def test_a_link_within_a_notebook_leads_to_its_heading_or_exercise(tmp_path: Path) -> None:
+    cells = changed(start="## 1.1 A start\n\n[a](#The-point), [b](solutions/01-beginning.ipynb#Exercise-1.1-★-It).")
+    solved = [*SOLVED[:2], md("solve-1", "## Exercise 1.1 ★\n\nAs [above](#Exercise-1.1-★)."), SOLVED[3]]
+    page, here = build(made_book(tmp_path, cells, solved))["en/chapters/01-beginning.mdx"], "/en/chapters/01-beginning"
+    assert f"[a]({here}#the-point), [b]({here}#ex-1-1)." in page
+    assert f"As [above]({here}#ex-1-1)." in page
+
+
+@pytest.mark.parametrize(
+    ("unsaved", "text", "linked"),
+    [
+        ("x = 1", "`twice_it`, `twice_it(3)`", ["twice_it", "twice_it(3)"]),
+        ("x = 1", "`twice`, `twice_itself`, `a.twice_it`, `twice_it + 1`", []),
+        ("def twice_it(x):\n    return x", "`twice_it`", []),
+        ("for twice_it in ():\n    pass", "`twice_it`", []),
+    ],
+)
+def test_a_saved_name_alone_leads_to_its_cell_unless_it_may_be_another(
+    tmp_path: Path, unsaved: str, text: str, linked: list[str]
+) -> None:
+    saved = "#@save\ndef twice(x):\n    return 2 * x\n\n\ndef twice_it(x):\n    return twice(x)"
+    cells = [
+        {**cell, "source": saved} if cell["id"] == "saved" else cell for cell in changed(start=f"## 1.1 A\n\n{text}")
+    ]
+    cells = [{**cell, "source": "**Figure 1.1.** Words."} if cell["id"] == "inner" else cell for cell in cells]
+    page = build(made_book(tmp_path, [*cells[:4], code("unsaved", unsaved), *cells[4:]]))[
+        "en/chapters/01-beginning.mdx"
+    ]
+    assert re.findall(r"\[`([^`]+)`\]\(/en/chapters/01-beginning#cell-saved\)", page) == linked
+
+
+@pytest.mark.parametrize("call", ["arl.double", "arl.double()", "arl.double(3, f(x))", "arl.double.size"])
+def test_a_name_of_the_library_leads_to_its_cell_also_where_it_is_called(tmp_path: Path, call: str) -> None:
+    text = f"## 1.1 A start\n\nBy `{call}`, not `arl.doubled`, `harl.double` or `arl.double + 1`."
+    page = build(made_book(tmp_path, changed(start=text)))["en/chapters/01-beginning.mdx"]
+    rest = "not `arl.doubled`, `harl.double` or `arl.double + 1`."
+    assert f"By [`{call}`](/en/chapters/01-beginning#cell-saved), {rest}" in page
 
 
 @pytest.mark.parametrize(
@@ -380,6 +435,7 @@ def test_references_become_links_where_their_target_exists(small: dict[str, str]
     [
         ("en", "Chapters 7 and 9, Figure 6.1", ["7", "9", "Figure 6.1"]),
         ("en", "by (6.11), not 1.5 nor (0.95 of it)", ["(6.11)"]),
+        ("en", "f(1.2), g[0](1.2)", []),
         ("en", "Equations (2.2) and (2.3)", ["(2.2)", "(2.3)"]),
         ("en", "[@a; @b], https://a.org/x_(y).", ["[@a; @b]", "https://a.org/x_(y)"]),
         ("zh", "见第 4 章和第7章", ["第 4 章", "第7章"]),
@@ -408,8 +464,25 @@ def test_nothing_in_code_mathematics_headings_or_links_is_linked(tmp_path: Path)
     assert "#sec-1-2)" not in page
 
 
+def test_an_entry_of_the_ledger_says_which_sections_cite_it(tmp_path: Path) -> None:
+    made_book(tmp_path)
+    title = "# Chapter 2 · Second\n\nAs [@one-paper]."
+    write_chapter(tmp_path, "02-second", [md("title", title), md("a", "## 2.1 A\n\nWords.")])
+    site = build(tmp_path)
+    entry = '<div id="src-one-paper">\n\n## one-paper\n\n</div>\n\n'
+    first, second = "/chapters/01-beginning#sec-1-1", "/chapters/02-second"
+    for language, line in (
+        ("en", "Cited in [§1.1](/en{}), [Chapter&nbsp;2](/en{})."),
+        ("zh", "引用处：[§1.1](/zh{})、[第&nbsp;2&nbsp;章](/zh{})。"),
+    ):
+        assert entry + line.format(first, second) + "\n\n" in site[f"{language}/reference/sources.mdx"]
+
+
 def test_the_numbers_of_a_source_are_not_those_of_the_book(small: dict[str, str]) -> None:
-    assert "| section 1.1, derived in [§1.1](/en/chapters/01-beginning#sec-1-1) |" in small["en/reference/sources.mdx"]
+    assert (
+        "| section&nbsp;1.1, derived in [§1.1](/en/chapters/01-beginning#sec-1-1) |"
+        in small["en/reference/sources.mdx"]
+    )
 
 
 # The Chinese edition
@@ -434,13 +507,11 @@ def test_a_translated_cell_is_shown_and_the_next_one_says_that_it_is_not(tmp_pat
     made_book(tmp_path)
     translate(tmp_path, CHINESE)
     site = build(tmp_path)
-    page = site["zh/chapters/01-beginning.mdx"]
+    page, here = site["zh/chapters/01-beginning.mdx"], "/zh/chapters/01-beginning"
     assert 'title: "第 1 章 · 开端"' in page
     assert 'translated: "partly"' in page
     assert 'source: "chapters/zh/01-beginning.ipynb"' in page
-    assert (
-        "、[§1.2](/zh/chapters/01-beginning#sec-1-2) 与[练习&nbsp;1.1](/zh/chapters/01-beginning#ex-1-1)。换行 " in page
-    )
+    assert f"、[§1.2]({here}#sec-1-2) 与[练习&nbsp;1.1]({here}#ex-1-1)。换行 " in page
     assert WORDS["untranslated-chapter"]["zh"] not in page
     assert page.index("eq-1-1") < page.index(WORDS["untranslated-cell"]["zh"]) < page.index("### The point")
     assert ids(page) == ids(site["en/chapters/01-beginning.mdx"])
@@ -450,7 +521,7 @@ def test_a_translated_cell_is_shown_and_the_next_one_says_that_it_is_not(tmp_pat
     ("source", "written"),
     [
         ("**问题。** 什么变了？", "<strong>问题。</strong>什么变了？"),
-        ("**图 1.1。** $x$ 与 `y` 。", "<strong>图&nbsp;1.1。</strong>$x$ 与 `y`。"),
+        ("**图 1.1。** $x$ 与 `y` 。", "<strong>图 1.1。</strong>$x$ 与 `y`。"),
         ("**选择。** *隐藏*的测试", "<strong>选择。</strong>*隐藏*的测试"),
         ("**现象。**\nSFT （监督）， *软*。", "<strong>现象。</strong>SFT（监督），*软*。"),
         ("一个 agent 与\n`x`，\n然后", "一个 agent 与\n`x`，然后"),
@@ -465,10 +536,9 @@ def test_chinese_has_no_blank_beside_punctuation_of_full_width(tmp_path: Path, s
 
 
 def test_english_keeps_its_blanks_beside_punctuation_of_full_width(tmp_path: Path) -> None:
-    site = build(made_book(tmp_path, changed(start="## 1.1 A start\n\nThe marks ，。 （ and ） here.")))
-    assert all(
-        "The marks ，。 （ and ） here." in site[f"{language}/chapters/01-beginning.mdx"] for language in LANGUAGES
-    )
+    text = "The marks ，。 （ and ） here."
+    site = build(made_book(tmp_path, changed(start=f"## 1.1 A start\n\n{text}")))
+    assert all(text in site[f"{language}/chapters/01-beginning.mdx"] for language in LANGUAGES)
 
 
 def test_a_translation_of_what_was_edited_since_is_not_shown(tmp_path: Path) -> None:
@@ -511,6 +581,17 @@ def test_the_first_page_has_the_same_ids_in_both_languages(small: dict[str, str]
     assert ids(small["en/index.mdx"])[0] == "foundations"
 
 
+def test_the_first_page_says_under_which_licences_the_book_is_and_how_to_cite_it(site: dict[str, str]) -> None:
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+    assert "Creative Commons Attribution 4.0" in (ROOT / "LICENSE-text").read_text(encoding="utf-8")
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    title, version, date = re.findall(r'^(?:title|version|date-released): "?(.*?)"?$', cited, re.MULTILINE)
+    for language in LANGUAGES:
+        foot = site[f"{language}/index.mdx"].split("\n---\n")[-1]
+        assert all(name in foot for name in ("MIT", "CC BY 4.0"))
+        assert f"*{title}.* Version {version}, {date[:4]}." in foot
+
+
 def test_docs_json_names_every_page_once_in_the_order_of_the_plan(site: dict[str, str]) -> None:
     config = json.loads(site["docs.json"])
     assert config["styling"] == {"latex": True}
@@ -535,6 +616,33 @@ def test_llms_files_list_every_page_and_hold_every_cell(book: Book, site: dict[s
 def test_a_figure_is_its_description_in_the_full_text(small: dict[str, str]) -> None:
     assert f"(Figure: {ALT})" in small["llms-full.txt"]
     assert "shape.svg" not in small["llms-full.txt"]
+
+
+def test_the_full_text_has_links_that_lead_somewhere_and_the_ledger_they_name(tmp_path: Path) -> None:
+    start = "## 1.1 A start\n\nAs [§1.2 of it](01-beginning.ipynb#The-point), [solved](solutions/01-beginning.ipynb),\n"
+    start += "[web](https://a.org), `[x](y.md)` and [`none`](../pyproject.toml) [@one-paper]."
+    text = build(made_book(tmp_path, changed(start=start)))["llms-full.txt"]
+    assert "As [§1.2 of it](/en/chapters/01-beginning#the-point), solved,\n" in text
+    assert "[web](https://a.org), `[x](y.md)` and `none` [@one-paper]." in text
+    assert text.index("print(2)") < text.index("\n\n# Sources\n") < text.index("## one-paper")
+
+
+def test_no_link_of_the_full_text_leads_to_a_file_of_the_book(site: dict[str, str]) -> None:
+    text = re.sub(r"^(`{3,})[^`\n]*\n.*?^\1$|`[^`\n]*`", "", site["llms-full.txt"], flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^()\s]*\w)\)", text)
+    assert len(targets) > 20
+    assert {target for target in targets if not target.startswith(("/en/", "https://"))} == set()
+
+
+def test_the_full_text_says_where_saved_code_goes_and_what_a_cell_needs(tmp_path: Path) -> None:
+    cells = [*CELLS[:3], code("lab", "print(3)", "3\n", output="lab"), *CELLS[3:]]
+    text = build(made_book(tmp_path, cells))["llms-full.txt"]
+    assert "````python agentrl.beginning\n#@save" in text
+    assert word("needs-lab", "en", labs="Labs") + "\n\n```python\nprint(3)" in text
+
+
+def test_llms_txt_names_the_full_text(small: dict[str, str]) -> None:
+    assert ": /llms-full.txt\n" in small["llms.txt"]
 
 
 def run(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -581,6 +689,13 @@ def test_some_chapters_alone_link_only_to_each_other(tmp_path: Path) -> None:
         ("inner", "![What it shows](../figures/none.svg)", "figure '../figures/none.svg': no such file"),
         ("inner", "Words ![What it shows](../figures/shape.svg)", "a paragraph of its own"),
         ("inner", "<div>x</div>", "HTML has no form on the site"),
+        ("start", "| a |\n|---|\n| $p(x\\|y)$ |", r"\| in a table's cell is one bar or two"),
+        (
+            "start",
+            "## 1.1 A start\n\nSee [it](#None).",
+            "link '#None': chapters/01-beginning.ipynb has no such",
+        ),
+        ("start", "## 1.1 A start\n\nSee [it](solutions/01-beginning.ipynb#Setup).", "#Setup': no such exercise"),
         ("advice", "**Advice.** None.", "design question 'Which?' has no paragraph **Recommendation…**"),
         ("exercise_1", "**Exercise 1.2 ★** Another.", "exercise 1.2 has no solution"),
     ],
@@ -644,14 +759,37 @@ def test_a_new_site_that_cannot_be_moved_into_place_leaves_the_older_one(
     assert contents(tmp_path) == {"website/docs.json": b"old"}
 
 
-def test_a_folder_that_is_no_site_is_never_replaced(tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize(
+    ("there", "out", "named"),
+    [
+        (["letter"], "", "letter"),
+        (["letter"], "letter", "letter"),
+        (["docs.json", "thesis.txt"], "", "thesis.txt"),
+        (["docs.json", "en/index.mdx", "en/notes.txt"], "", "en/notes.txt"),
+        (["docs.json", ".git/HEAD"], "", ".git/HEAD"),
+        (["docs.json", "quickstart.mdx"], "", "quickstart.mdx"),
+        (["en/index.mdx"], "", "docs.json"),
+    ],
+)
+def test_a_folder_that_holds_more_than_a_site_is_never_replaced(
+    tmp_path: Path, capsys: Any, there: list[str], out: str, named: str
+) -> None:
     root = made_book(tmp_path / "book")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter").write_text("dear", encoding="utf-8")
-    for out in ("mine", "mine/letter"):
-        assert cli.main(["--root", str(root), "--out", str(tmp_path / out)]) == 2
-        assert "nothing was written" in capsys.readouterr().err
-    assert (tmp_path / "mine" / "letter").read_text(encoding="utf-8") == "dear"
+    for name in there:
+        write_atomic(tmp_path / "mine" / name, "dear")
+    assert cli.main(["--root", str(root), "--out", str(tmp_path / "mine" / out)]) == 2
+    said = capsys.readouterr().err
+    assert "nothing was written" in said
+    assert named in said
+    assert contents(tmp_path / "mine") == dict.fromkeys(there, b"dear")
+
+
+def test_a_link_in_a_folder_is_not_taken_for_a_file_of_the_site(tmp_path: Path) -> None:
+    root = made_book(tmp_path / "book")
+    assert cli.main(["--root", str(root)]) == 0
+    (root / "website" / "en" / "mine").symlink_to(root / "chapters", target_is_directory=True)
+    assert cli.main(["--root", str(root)]) == 2
+    assert (root / "website" / "en" / "mine" / "01-beginning.ipynb").is_file()
 
 
 EMPHASIS = ("a**b**c", "**`x`**，", "*a***b**", "**a *b***", "a **§1.2**x", "***a***", "a*b***c**d")

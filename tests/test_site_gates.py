@@ -459,6 +459,19 @@ def test_the_script_lists_the_gates_and_exits_with_2_where_there_is_nothing_to_c
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "website: error: no such folder: make site writes it\n"
     assert check_site(tmp_path / "website", "--gate", "nonsense").returncode == 2
+    (tmp_path / "website" / "en").mkdir(parents=True)
+    done = check_site(tmp_path / "website", "--gate", "links")
+    assert (done.returncode, done.stderr) == (2, "website: error: holds no page (.mdx): make site writes it\n")
+
+
+def test_one_gate_alone_does_not_pass_a_website_that_cannot_be_read(website: Path) -> None:
+    (website / "docs.json").write_text("{", encoding="utf-8")
+    write(website, EN, "A page that { does not parse.\n")
+    (website / "en" / "folder.mdx").mkdir()
+    done = check_site(website, "--gate", "figures")
+    assert done.returncode == 1
+    assert "website/docs.json · line 1: error: not JSON" in done.stdout
+    assert f"website/{EN} · line 1: error: " in done.stdout
 
 
 def test_without_its_packages_no_gate_passes(monkeypatch: pytest.MonkeyPatch, website: Path, tmp_path: Path) -> None:

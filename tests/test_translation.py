@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,12 +65,13 @@ def test_code_outputs_counts_and_order_come_from_english(book):
     assert book.cell("agents")["metadata"] == {"agentrl": {"source": digest(ENGLISH["agents"])}}
 
 
-def test_a_new_cell_comes_in_english_without_a_mark_and_chinese_stays(book):
+def test_a_new_cell_comes_in_english_not_accepted_and_chinese_stays(book):
     book.english = {"title": book.english.pop("title"), "new": "See ![it](../figures/new.svg).", **book.english}
     book.write(book.english)
     assert book.sync()[0] == 0
     new = book.cell("new")
-    assert (new["source"], new["metadata"]) == (["See ![it](../../figures/new.svg)."], {})
+    text = "See ![it](../../figures/new.svg)."
+    assert (new["source"], new["metadata"]) == ([text], {"agentrl": {"english": digest(text)}})
     assert book.text("agents") == CHINESE["agents"]
     status, out = book.check()
     assert status == 1
@@ -109,7 +113,62 @@ def test_links_lead_to_a_translation_once_there_is_one(book):
     assert book.check("01")[0] == 0
 
 
+def test_english_that_nobody_touched_follows_the_english_cell(book):
+    book.put({"fence": ""})
+    book.sync()
+    book.edit_english("fence", "Then stop", "Then end")
+    book.sync()
+    assert book.text("fence") == book.english["fence"]
+    assert f"{PLACE} fence: error: still in English [english]" in book.check()[1]
+
+
+def test_an_english_notebook_that_was_renamed_has_its_translation_renamed_and_no_second_one(book):
+    for path in (book.root / "chapters").glob(f"*/{NAME}.ipynb"):
+        if path.parent.name == "solutions":
+            path.rename(path.with_name("01-intro.ipynb"))
+    (book.root / "chapters" / f"{NAME}.ipynb").rename(book.root / "chapters" / "01-intro.ipynb")
+    before = files(book.root / "chapters")
+    said = f"chapters/zh/{NAME}.ipynb: error: its English notebook is 01-intro.ipynb now: rename this one, too"
+    status, out = book.sync()
+    assert (status, said in out) == (2, True)
+    assert files(book.root / "chapters") == before
+    assert f"translated; rename chapters/zh/{NAME}.ipynb [missing]" in book.check()[1]
+
+
+def test_a_chapter_that_was_just_started_is_as_it_has_to_be(book):
+    write_chapter(book.root, "02-later", [md("title", "# Later\n\nSee [the solution](solutions/02-later.ipynb).")])
+    write_chapter(book.root, "02-later", [md("title", "# Solutions")], kind="solutions")
+    assert book.sync("02")[1].endswith("2 notebooks: 2 written, 0 as they have to be\n")
+    assert book.sync("02")[1] == "2 notebooks: 0 written, 2 as they have to be\n"
+    assert book.check("02")[0] == 0
+
+
 # What is kept
+
+
+@pytest.mark.parametrize("text", ["## GRPO、GSPO、CISPO", "A draft: say this with fewer words."])
+def test_a_text_without_a_chinese_character_is_kept_and_can_be_accepted(book, text):
+    book.english["names"] = "## GRPO, GSPO and CISPO" if text.startswith("#") else "Say this at length, and then end."
+    book.write(book.english)
+    book.sync()
+    book.put({"names": text})
+    for _ in range(2):
+        book.sync()
+        assert book.text("names") == text
+    assert f"{PLACE} names: error: not accepted" in book.check()[1]
+    assert book.accept("01:names")[0] == (0 if text.startswith("#") else 1)
+    assert book.text("names") == text
+
+
+def test_a_text_that_somebody_wrote_in_the_place_of_the_english_outlives_its_english_cell(book):
+    book.english["names"] = "Words that go."
+    book.write(book.english)
+    book.sync()
+    book.put({"names": "My own words."})
+    del book.english["names"]
+    book.write(book.english)
+    book.sync()
+    assert "".join(book.raw()["cells"][-1]["source"]) == "My own words."
 
 
 def test_the_text_of_a_cell_that_english_drops_stays_at_the_end_until_it_is_dropped_by_name(book):
@@ -221,7 +280,42 @@ def test_a_notebook_that_somebody_saves_meanwhile_is_not_overwritten(book, monke
     assert "循环图。" in book.text("agents")
 
 
+def test_two_that_write_at_once_do_not_undo_each_other(book, monkeypatch):
+    book.edit_english("agents", "An agent", "Any agent")
+    book.english["new"] = "New."
+    book.write(book.english)
+    read = threading.Event()
+    real = sync_translation.write
+
+    def write(wanted):
+        read.set()
+        return real(wanted)
+
+    monkeypatch.setattr(sync_translation, "write", write)
+    with ThreadPoolExecutor(1) as other:
+        folder = os.open(book.root / "chapters", os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)  # as another run does from its last look at the files to their renaming
+        try:
+            late = other.submit(book.run)
+            assert read.wait(60)
+            book.edit("agents", "循环。", "循环图。")
+        finally:
+            os.close(folder)
+        assert late.result()[0] == 2
+    assert "循环图。" in book.text("agents")
+
+
 # Accepting
+
+
+def test_accepting_says_what_stands_in_another_order(book):
+    assert book.accept("01:table")[1].startswith("01:table: accepted already\n")
+    book.edit_english("fence", "1. Call `a`.", "1. Call `a`, then `b`, 7 times in 9.")
+    book.edit("fence", "1. 调用 `a`。", "1. 9 次中有 7 次先调用 `b`，后调用 `a`。")
+    status, out = book.accept("01:fence")
+    assert status == 0
+    assert "line 1 has numbers in another order, 7, 9 → 9, 7; see that this is meant" in out
+    assert "line 1 has code in another order, a, b → b, a\n" in out
 
 
 def test_accepting_marks_the_named_cell_and_no_other(book):
@@ -409,6 +503,24 @@ def test_a_line_of_a_finding_points_into_the_file(book):
     assert "13 步" in found[line - 1]
 
 
+def test_a_paragraph_much_shorter_than_its_english_is_named(book):
+    sentence = "The check counts the words of a block, and it compares them with the Chinese characters beside it. "
+    chinese = "检查会数出一段英文有多少个单词，再与旁边的汉字数目比较。"
+    book.english["new"] = (sentence + sentence.replace("words", "signs").replace("a block", "a text")).strip()
+    book.write(book.english)
+    book.sync()
+    whole = chinese + chinese.replace("单词", "符号").replace("一段", "一篇")
+    for text, fault in (
+        (whole, ""),
+        (chinese, "[length]"),
+        (whole * 2, "[length]"),
+        (chinese * 2, "stands there 2 times"),
+    ):
+        book.put({"new": text})
+        found = "\n".join(line for line in book.faults() if "[length]" in line)
+        assert (fault in found) if fault else not found, (text, found)
+
+
 # Terms
 
 
@@ -483,6 +595,11 @@ def test_an_exception_holds_for_its_cell_and_one_that_nothing_needs_is_a_fault(b
         ("[[exception]]\ncell = '01:a'\nrule = 'nothing'\nitem = 'x'\nreason = 'y'\n", "'nothing' is not known"),
         ("[[exception]]\ncell = '01:a'\nrule = 'term'\nitem = 'x'\nreason = ' '\n", "'reason' is ' ', not text"),
         ("[[word]]\na = 1\n", "'word' is not known"),
+        ("[[term]]\nenglish = ['agent']\nchinese = ['x']\n", "'agent' stands in 2 terms"),
+        ("[[term]]\nenglish = [['agent']]\nkeep = true\n", "'english' is [['agent']], not a list of texts"),
+        ("[[term]]\nenglish = ['x']\nkeep = true\npattern = '(?i)x'\n", "is no regular expression"),
+        ("[[term]]\nenglish = ['x']\nkeep = true\npattern = '(?P<t0_0>x)'\n", "has a group that captures"),
+        ("[[term]]\nenglish = ['x']\nkeep = true\nunless = ['x?']\n", "is found in an empty text"),
         ("[[term]\n", "not TOML"),
     ],
 )
@@ -494,6 +611,22 @@ def test_a_wrong_glossary_exits_with_2_and_names_the_entry(book, entry, message)
     assert "chapters/zh/glossary.toml" in out
 
 
+@pytest.mark.parametrize("text", ["term = 3\n", "term = [1]\n", "[term]\nenglish = ['a']\n", "exception = 'x'\n"])
+def test_a_glossary_of_another_form_exits_with_2(book, text):
+    (book.root / "chapters" / "zh" / "glossary.toml").write_text(text, encoding="utf-8")
+    status, out = book.check()
+    assert (status, "entries are written [[" in out) == (2, True)
+
+
+def test_a_glossary_that_cannot_be_read_is_no_empty_one(book):
+    path = book.root / "chapters" / "zh" / "glossary.toml"
+    path.unlink()
+    for make in (path.mkdir, lambda: (path.rmdir(), path.symlink_to("nowhere"))):
+        make()
+        status, out = book.check()
+        assert (status, "chapters/zh/" in out and "cannot be read" in out) == (2, True)
+
+
 # Typography
 
 
@@ -501,6 +634,8 @@ def test_a_wrong_glossary_exits_with_2_and_names_the_entry(book, entry, message)
     ("text", "fault"),
     [
         ("停,再来。", "half-width punctuation"),
+        ("停,token 再来。", "half-width punctuation"),
+        ("用 token,$x$ 再来。", "no space after half-width punctuation"),
         ("停;再来: 对?", "half-width punctuation"),
         ("停.", "half-width full stop"),
         ("停(再来)。", "half-width brackets"),
@@ -574,9 +709,17 @@ def test_files_that_cannot_be_read_exit_with_2_and_are_named(book):
     assert (status, f"chapters/zh/{NAME}.ipynb: error: not JSON" in out) == (2, True)
 
 
-@pytest.mark.parametrize(("value", "message"), [('"01"', "it is a list"), ('["01", "07"]', "lists '07', which is no")])
-def test_a_wrong_list_of_translated_chapters_exits_with_2(book, value, message):
-    (book.root / "pyproject.toml").write_text(f"[tool.bookkit]\ntranslated = {value}\n")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('[tool.bookkit]\ntranslated = "01"\n', "it is a list"),
+        ('[tool.bookkit]\ntranslated = ["01", "07"]\n', "lists '07', which is no"),
+        ("[tool]\nbookkit = 3\n", "it is a list"),
+        ("tool = 3\n", "it is a list"),
+    ],
+)
+def test_a_wrong_list_of_translated_chapters_exits_with_2(book, settings, message):
+    (book.root / "pyproject.toml").write_text(settings)
     status, out = book.check()
     assert (status, message in out) == (2, True)
 
@@ -615,6 +758,7 @@ def test_a_translation_of_nothing_is_named(book):
 
 def test_a_prefix_of_no_chapter_exits_with_2(book):
     assert book.check("7") == (2, "chapters: error: no chapter starts with '7'; there are 00, 01, 02\n")
+    assert book.sync("") == (2, "chapters: error: no chapter starts with ''; there are 00, 01, 02\n")
 
 
 def test_the_linter_holds_translations_to_normal_form_and_mends_it(book, capsys):

@@ -155,6 +155,8 @@ def test_what_says_the_same_does_not_differ(theirs, ours):
         ("8.1K", "8.1", "the number 8.1 is not in the English text"),
         ("1.10", "1.1", "the number 1.1 is not in the English text"),
         ("float32", "float64", "the number float64 is not in the English text"),
+        ("2,294 of two", "2,2294 与两", "the number 2,2294 is not in the English text"),
+        ("float32", "float32%", "the number float32% is not in the English text"),
         ("a run", "两次运行", "两 here, and English has no two"),
         ("two runs", "一次运行", "English says two or twice here"),
     ],

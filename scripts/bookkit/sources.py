@@ -9,6 +9,7 @@ import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from .problems import Problem, read_text
@@ -77,7 +78,7 @@ def _problem(line: int, message: str) -> Problem:
 def _entries(text: str) -> Iterator[tuple[int, str, list[str]]]:
     lines = text.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith("## ")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         yield start + 1, lines[start][3:].strip(), lines[start + 1 : end]
 
 

@@ -12,8 +12,9 @@ for (const name of ['log', 'warn', 'error', 'info', 'debug']) console[name] = (.
 
 /** The names of all pages, as paths from the website folder, in order. */
 export function pages() {
-  const names = fs.readdirSync(website, { recursive: true }).filter((name) => name.endsWith('.mdx'));
-  return names.map(posix).sort();
+  const files = fs.readdirSync(website, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+  const names = files.map((each) => relative(path.join(each.parentPath, each.name)));
+  return names.filter((name) => name.endsWith('.mdx')).sort();
 }
 
 /** A path below the website folder as pages are named: from that folder, with forward slashes. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// node build.mjs WEBSITE OUT: builds the static edition of the MDX folder WEBSITE and puts it at OUT when it is complete.
+// node build.mjs WEBSITE OUT: builds the static edition of the MDX folder WEBSITE and puts it at OUT once complete.
 import { existsSync } from 'node:fs';
 import { cp, rename, rm } from 'node:fs/promises';
 import path from 'node:path';

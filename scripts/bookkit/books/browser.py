@@ -63,6 +63,6 @@ def number_contents(tab: Tab, numbers: dict[str, int]) -> None:
     )
 
 
-def print_to(tab: Tab, file: Path) -> None:
-    """Print the open document."""
-    tab.pdf(path=file, prefer_css_page_size=True, print_background=True, tagged=True)
+def print_to(tab: Tab, file: Path, *, tagged: bool = True) -> None:
+    """Print the open document, with or without tags, which tell programs what is a heading and what a table."""
+    tab.pdf(path=file, prefer_css_page_size=True, print_background=True, tagged=tagged)

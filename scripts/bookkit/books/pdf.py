@@ -38,7 +38,7 @@ def _print(document: Path, printed: Path) -> dict[str, int]:
     with browser.opened(document) as tab:
         if faults := browser.fit(tab):
             raise BookError([Problem(document.name, None, None, fault) for fault in faults])
-        browser.print_to(tab, printed)
+        browser.print_to(tab, printed, tagged=False)
         numbers = pdfcheck.pages_of(PdfReader(printed))
         browser.number_contents(tab, numbers)
         browser.print_to(tab, printed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from pypdf.generic import Destination
 
 from . import listings
 from .paper import Paper, full_title
+
+SPAN = 60  # pages that are read at a time
+RIGHT_TO_LEFT = {"R", "AL", "AN"}  # the classes of letters and digits
 
 
 def pages_of(reader: PdfReader) -> dict[str, int]:
@@ -27,7 +31,7 @@ def faults(file: Path, paper: Paper, numbers: dict[str, int]) -> list[str]:
     """Return what is wrong with a PDF, given the page numbers that its contents show."""
     reader = PdfReader(file)
     found = pages_of(reader)
-    texts = [_squeezed(page.extract_text()) for page in reader.pages]
+    texts = _texts(file, len(reader.pages))
     return [
         *_metadata(reader, paper),
         *_contents(paper, numbers, found, texts),
@@ -36,6 +40,20 @@ def faults(file: Path, paper: Paper, numbers: dict[str, int]) -> list[str]:
         *_fonts(reader),
         *_code(paper, found, texts),
     ]
+
+
+def _texts(file: Path, pages: int) -> list[str]:
+    """Return the text of each page, without spaces; of a long book two processes read it."""
+    spans = [(file, start, min(start + SPAN, pages)) for start in range(0, pages, SPAN)]
+    if len(spans) == 1:
+        return _read(spans[0])
+    with ProcessPoolExecutor(2) as pool:
+        return [text for texts in pool.map(_read, spans) for text in texts]
+
+
+def _read(span: tuple[Path, int, int]) -> list[str]:
+    file, start, end = span
+    return [_squeezed(page.extract_text()) for page in PdfReader(file).pages[start:end]]
 
 
 def _squeezed(text: str) -> str:
@@ -119,5 +137,12 @@ def _code(paper: Paper, found: dict[str, int], texts: list[str]) -> Iterator[str
     for (key, start), end in zip(starts, ends, strict=True):
         text = "".join(texts[start - 1 : end])
         for line in listings.source(paper.bodies[key]):
-            if _squeezed(line) not in text:
+            if any(part not in text for part in _readable(line)):
                 yield f"page {start} ff.: this line of {key} cannot be read out of the PDF: {line.strip()[:80]}"
+
+
+def _readable(line: str) -> list[str]:
+    """Return what a line is looked for by: all of it, or its words where some run from right to left."""
+    if not any(unicodedata.bidirectional(one) in RIGHT_TO_LEFT for one in line):
+        return [_squeezed(line)]
+    return [_squeezed(word) for word in line.split() if word.isascii()]

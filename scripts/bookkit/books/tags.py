@@ -64,7 +64,7 @@ def _kids(tag: Any, successors: dict[int, Any]) -> list[Any]:
 
 
 def _listed(tag: Any) -> list[Any]:
-    kids = tag.raw_get("/K") if "/K" in tag else []
+    kids: Any = tag.raw_get("/K") if "/K" in tag else []
     kids = kids.get_object() if isinstance(kids, ArrayObject) or _refers_to_list(kids) else kids
     return list(kids) if isinstance(kids, list) else [kids]
 

@@ -42,6 +42,7 @@ class Blocks:
         if item.node is None:
             return self.code(item.cell)
         if item.kind == "heading":
+            self.links.section = item.ident if item.level == 2 else self.links.section
             written = self.renderer.heading(item.node)
             written = escape.anchored(item.ident, written) if item.ident else written
         else:

@@ -88,16 +88,23 @@ def _facts(root: Path) -> Facts:
     """Return the book's version, and torch's from the lock, both as the outputs were recorded with."""
     lock = root / "requirements.lock"
     found = re.search(r"^torch==([^\s;+]+)", read_text(lock, root), re.MULTILINE) if lock.is_file() else None
-    return Facts(str(_settings(root).get("version", "0")), found[1] if found else "?", _repository(root))
+    return Facts(str(_settings(root).get("version", "0")), found[1] if found else "?", _repository(root), _year(root))
 
 
 def _repository(root: Path) -> str:
     """Return the address of the repository where pyproject.toml or CITATION.cff gives one."""
     urls = {name.lower(): str(url) for name, url in _settings(root).get("urls", {}).items()}
-    cff = root / "CITATION.cff"
-    found = (
-        re.search(r"^repository-code:\s*['\"]?(\S+?)['\"]?\s*$", read_text(cff, root), re.MULTILINE)
-        if cff.is_file()
-        else None
-    )
-    return (urls.get("repository") or (found[1] if found else "")).rstrip("/")
+    return (urls.get("repository") or _cited(root, "repository-code")).rstrip("/")
+
+
+def _year(root: Path) -> str:
+    """Return the year in which this version came out, as CITATION.cff says."""
+    return _cited(root, "date-released")[:4]
+
+
+def _cited(root: Path, key: str) -> str:
+    """Return a value of CITATION.cff, "" where there is none."""
+    path = root / "CITATION.cff"
+    text = read_text(path, root) if path.is_file() else ""
+    found = re.search(rf"^{key}:\s*['\"]?(\S+?)['\"]?\s*$", text, re.MULTILINE)
+    return found[1] if found else ""

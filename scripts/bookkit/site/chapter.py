@@ -78,7 +78,12 @@ class ChapterPage:
 
     def _footer(self) -> str:
         values = {"version": self.site.facts.version, "recorded": self.recorded, "torch": self.site.facts.torch}
-        return "---\n\n" + word("footer", self.language, source=self.source, **values)
+        solved = word("footer-solved", self.language, source=self._solutions) if self.solved else ""
+        return "---\n\n" + word("footer", self.language, source=self.source, solved=solved, **values)
+
+    @property
+    def _solutions(self) -> str:
+        return self.solved.path(self.solved.is_started) if self.solved else ""
 
     def _sections(self, found: Sequence[Item]) -> Iterator[str]:
         for heading, below in sections(found):
@@ -142,7 +147,7 @@ class ChapterPage:
 
     def _solution(self, item: Item, number: str, solved: Solutions) -> str:
         if number in solved.by_exercise:
-            return solution(self.solution_blocks, *solved.by_exercise[number])
+            return solution(self.solution_blocks, number, *solved.by_exercise[number])
         self.links.move(item.cell, item.path)
         self.links.fault(f"exercise {number} has no solution in chapters/solutions/{self.chapter.path.name}")
         return ""

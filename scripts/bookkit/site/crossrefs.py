@@ -12,7 +12,7 @@ from .words import Language
 
 WEB = re.compile(r"https?://[^\s<>\"'`（）【】，。；、]+")
 TRAILING = re.compile(r"[.,;:!?)\]]+$")
-BARE_EQUATION = re.compile(rf"\((?P<list>{NUMBER})\)")
+BARE_EQUATION = re.compile(rf"(?<![A-Za-z0-9_\])])\((?P<list>{NUMBER})\)")
 # A Chinese list of numbers: 第 7、9 章, 第 13 和 14 章, 式 (1.2) 和 (1.3).
 AND = r"\s*(?:、|，|,|和|与|及|或|至|到|[-–—~～])\s*"
 IN_BRACKETS = rf"[(（]{NUMBER}[)）]"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..notebook import Cell, Chapter, load_chapter
@@ -49,10 +51,28 @@ class Edition:
         """Whether all prose is in the edition's language."""
         return self.language == "en" or all(shown.translated for shown in self.prose)
 
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """Names that cells of the notebook bind and the library does not get: they may hide names of the library."""
+        sources = (cell.source for cell in self.notebook.code_cells if not cell.is_saved)
+        return frozenset(name for source in sources for name in _bound(source))
+
     def path(self, translated: bool) -> str:
         """Return the file of the notebook, or of its translation, from the book's root."""
         source = self.translation if translated and self.translation else self.notebook
         return source.name
+
+
+def _bound(source: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # the checker and the linter say so
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def translation_path(notebook: Chapter) -> Path:

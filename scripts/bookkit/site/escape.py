@@ -91,11 +91,10 @@ def code(content: str, table: bool = False) -> str:
 
 
 def inline_math(content: str, table: bool = False) -> str:
-    """Return mathematics within a line; in a table's cell without a bare bar, which would end the cell."""
+    """Return mathematics within a line; ValueError for what a table's cell cannot show."""
     flat = content.replace("\n", " ")
-    if table:
-        named = {"\\|": "\\Vert ", "|": "\\vert "}
-        flat = re.sub(r"\\[^|]|\\\||\|", lambda match: named.get(match[0], match[0]), flat)
+    if table and "|" in flat:
+        raise ValueError(f"${flat}$: \\| in a table's cell is one bar or two, as who reads it: \\vert or \\Vert")
     marks = "$$" if "$" in flat else "$"
     return f"{marks}{flat}{marks}"
 

@@ -18,7 +18,8 @@ def front_page(site: Site, language: Language) -> str:
     fields = {"title": title, "sidebarTitle": title, "description": word("subtitle", language)}
     parts = [_part(site, part, language) for part in load_plan()]
     head = frontmatter({**fields, "version": site.facts.version})
-    return "\n\n".join([head, word("welcome", language), *_how(site, language), *parts]) + "\n"
+    body = [word("welcome", language), *_how(site, language), *parts, *_foot(site, language)]
+    return "\n\n".join([head, *body]) + "\n"
 
 
 def _how(site: Site, language: Language) -> Iterator[str]:
@@ -30,6 +31,15 @@ def _how(site: Site, language: Language) -> Iterator[str]:
             for name, key in (("notation", "00"), ("first", "01"))
         }
         yield word("how-to-read", language, **named)
+
+
+def _foot(site: Site, language: Language) -> Iterator[str]:
+    """Yield version and licences, and how to cite the book when CITATION.cff says of which year it is."""
+    yield "---"
+    yield word("footer-index", language, version=site.facts.version)
+    if site.facts.year:
+        title = f"{word('book', 'en')}: {word('subtitle', 'en')}"
+        yield word("cite", language, title=title, version=site.facts.version, year=site.facts.year)
 
 
 def _part(site: Site, part: Part, language: Language) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from .edition import Editions
 from .targets import Targets
 from .words import Language
 
+LIBRARY_NAME = re.compile(r"arl\.(?P<name>\w+)(?:[.(].*)?$", re.DOTALL)
+EXERCISE_LINK = re.compile(r"(?:Exercise|练习)-(?P<number>(?:\d+|[A-Z])\.\d+)(?!\d)")
+SAVED_NAME = re.compile(r"(?P<name>[a-z0-9]+_\w+|[A-Z]+[a-z]\w*)(?:\(.*\))?", re.DOTALL)
 WEB = ("http", "https", "mailto")
 REFERENCE_FILES = {
     "labs/README.md": "labs",
@@ -32,11 +36,12 @@ class Facts:
     version: str
     torch: str
     repository: str = ""
+    year: str = ""
 
 
 @dataclass
 class Site:
-    """What every page of one build shares; `figures` and `problems` fill up as pages are written."""
+    """What every page of one build shares; `figures`, `cited` and `problems` fill up as pages are written."""
 
     root: Path
     editions: Editions
@@ -45,6 +50,7 @@ class Site:
     keys: frozenset[str]  # of the ledger of sources
     library: Mapping[str, tuple[str, str]]  # a saved name, and the key of its chapter and the id of its cell
     figures: dict[str, Path] = field(default_factory=dict)
+    cited: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # a source, and the chapters and sections
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -66,10 +72,17 @@ class Links:
     language: Language
     path: str
     at: Cell | None = None
+    section: str = ""  # the id of its heading
 
     def move(self, cell: Cell, path: str) -> None:
         """Go on with this cell of this file."""
         self.at, self.path = cell, path
+
+    @property
+    def _chapter_key(self) -> str:
+        """The chapter on whose page this stands, "" for another page."""
+        match = CHAPTER_FILE.fullmatch(Path(self.path).name)
+        return match["key"] if match else ""
 
     @property
     def is_chinese(self) -> bool:
@@ -104,13 +117,30 @@ class Links:
         for key in citation_keys(keys):
             if key not in self.site.keys:
                 self.fault(f"[@{key}] does not stand in sources.md")
+            if chapter := self._chapter_key:
+                self.site.cited.setdefault(key, set()).add((chapter, self.section))
             written.append(f"[\\[{escape.text(key)}\\]](/{self.language}/reference/sources#{source_id(key)})")
         return " ".join(written)
 
     def library(self, code: str) -> str | None:
-        """Return the address of the cell that saves `arl.name`, or None."""
-        place = self.site.library.get(code.removeprefix("arl.").removesuffix("()")) if code.startswith("arl.") else None
+        """Return the address of the cell that saves `arl.name`, also where it is called or asked for more, or None.
+
+        The name alone will do when it is no plain word and the notebook binds no such name itself.
+        """
+        named = LIBRARY_NAME.match(code) or SAVED_NAME.fullmatch(code)
+        if named and not code.startswith("arl.") and not self._means_library(named["name"]):
+            return None
+        place = self.site.library.get(named["name"]) if named else None
         return self.chapter(place[0], f"cell-{place[1]}") if place and place[0] in self.site.targets.chapters else None
+
+    def _means_library(self, name: str) -> bool:
+        if not (key := self._chapter_key):
+            return False
+        of = self.site.editions.solutions if "solutions" in Path(self.path).parts else self.site.editions.chapter
+        notebook = of(key, "en")
+        saved = self.site.library.get(name)
+        order = list(self.site.targets.chapters)
+        return bool(saved and notebook) and name not in notebook.own_names and saved[0] in order[: order.index(key) + 1]
 
     def document(self, code: str) -> str | None:
         """Return the address of the page of a document of the book that inline code names, or None."""
@@ -122,10 +152,10 @@ class Links:
         parts = urlsplit(target)
         if parts.scheme in WEB:
             return target
-        file = (self.folder / unquote(parts.path)).resolve() if parts.path else None
-        root = self.site.root.resolve()
-        if file is None:
+        if not parts.path and self.path in REFERENCE_FILES:
             return f"#{parts.fragment}" if parts.fragment else None
+        root = self.site.root.resolve()
+        file = (self.folder / unquote(parts.path) if parts.path else root / self.path).resolve()
         if not file.exists() or not file.is_relative_to(root):
             self.fault(f"link {target!r}: no such file in the book")
             return None
@@ -141,13 +171,23 @@ class Links:
         if match["key"] not in self.site.targets.chapters:
             return None
         if "solutions" in file.parts:
-            return self.chapter(match["key"], "exercises")
+            return self._solutions(match["key"], fragment, target)
         if not fragment:
             return self.chapter(match["key"])
         ident = self.site.targets.headings[match["key"]].get(fragment)
         if ident is None:
             self.fault(f"link {target!r}: {name} has no such heading")
         return self.chapter(match["key"], ident or "")
+
+    def _solutions(self, key: str, fragment: str, target: str) -> str | None:
+        """Return where the solutions of a chapter stand, or one of them: None from their own page, for all of them."""
+        if not fragment:
+            return None if self._chapter_key == key else self.chapter(key, "exercises")
+        match = EXERCISE_LINK.match(fragment)
+        found = self.site.targets.find("exercise", match["number"]) if match else None
+        if found is None:
+            self.fault(f"link {target!r}: no such exercise")
+        return self.chapter(found[0].key, found[1]) if found else None
 
     def figure(self, source: str) -> str:
         """Return the name of a figure and have it copied."""

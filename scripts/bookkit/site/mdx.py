@@ -165,10 +165,8 @@ class Renderer:
         return index == 0 and node.type == "strong"
 
     def _leaf(self, node: SyntaxTreeNode, table: bool, flat: bool, link: bool) -> str:
-        if node.type == "code_inline":
-            return self._code(node.content, table, link)
-        if node.type in ("math_inline", "math_inline_double"):
-            return escape.inline_math(node.content, table)
+        if node.type in ("code_inline", "math_inline", "math_inline_double"):
+            return self._verbatim(node, table, link)
         if node.type == "link":
             return self._link(node, table, flat)
         if node.type == "hardbreak":
@@ -178,12 +176,14 @@ class Renderer:
         self.links.fault(f"{node.type} has no form within a line; an image stands in a paragraph of its own")
         return ""
 
-    def _code(self, content: str, table: bool, link: bool) -> str:
+    def _verbatim(self, node: SyntaxTreeNode, table: bool, link: bool) -> str:
+        is_code, content = node.type == "code_inline", node.content
         try:
-            written = escape.code(content, table)
+            written = (escape.code if is_code else escape.inline_math)(content, table)
         except ValueError as error:
             self.links.fault(str(error))
             return ""
+        link = link and is_code
         target = (self.links.library(content) or self.links.document(content)) if link else None
         return f"[{written}]({target})" if target else written
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..problems import BookError, Problem
 from ..scratch import Scratch
+from .words import LANGUAGES
 
 MARK = "docs.json"
+# What a build writes, and what systems leave in folders that somebody has looked at.
+PAGES = rf"(?:{'|'.join(LANGUAGES)})/.+\.mdx"
+OURS = re.compile(rf"docs\.json|llms(?:-full)?\.txt|{PAGES}|images/.+\.svg|(?:.*/)?\.DS_Store")
 
 
 def write(files: Mapping[str, str], out: Path) -> None:
@@ -39,8 +44,15 @@ def refuse_other_folders(out: Path) -> None:
     """Raise BookError when `out` is a file, or a folder with content that no build of the site has made."""
     if not out.exists():
         return
-    message = (
-        "is a file, not a folder" if not out.is_dir() else "holds something else than a site (it has no docs.json)"
-    )
-    if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
-        raise BookError(Problem(out.as_posix(), None, None, f"{message}; nothing was written"))
+    if not out.is_dir():
+        raise BookError(_refused(out, "is a file, not a folder"))
+    names = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_symlink() or not p.is_dir())
+    for name in names:
+        if not OURS.fullmatch(name):
+            raise BookError(_refused(out / name, "is no file of the site, which is replaced as a whole"))
+    if names and MARK not in names:
+        raise BookError(_refused(out, f"holds something else than a site (it has no {MARK})"))
+
+
+def _refused(path: Path, why: str) -> Problem:
+    return Problem(path.as_posix(), None, None, f"{why}; nothing was written")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it.tree import SyntaxTreeNode
@@ -14,9 +14,9 @@ from .blocks import note
 from .chapter import frontmatter
 from .links import REFERENCE_FILES, Links, Site, source_id
 from .mdx import Renderer
-from .targets import HeadingIds
+from .targets import HeadingIds, section_of
 from .trees import nodes_of, plain
-from .words import Language, word
+from .words import Language, chapter_label, short_number, word
 
 
 @dataclass
@@ -51,4 +51,17 @@ class ReferencePage:
         if level == 1:
             return ""
         ident = source_id(text) if self.file == LEDGER and level == 2 else ids.of(text, level)
-        return escape.anchored(ident, renderer.heading(node))
+        written = escape.anchored(ident, renderer.heading(node))
+        places = list(self._cited(renderer.links, text)) if ident.startswith("src-") else []
+        line = word("cited", self.language, places=word("comma", self.language).join(places))
+        return f"{written}\n\n{line}" if places else written
+
+    def _cited(self, links: Links, key: str) -> Iterator[str]:
+        """Yield links to the sections that cite a source; to a chapter where none of its numbered ones does."""
+        cited = self.site.cited.get(key, set())
+        for chapter in self.site.chapters:
+            idents = {ident for of, ident in cited if of == chapter.key}
+            found = sorted((int(n), f"§{short_number(chapter.key)}.{n}", i) for i in idents if (n := section_of(i)))
+            whole = [(0, escape.unbroken(chapter_label(chapter.key, self.language)), "")] if idents else []
+            for _, name, ident in found or whole:
+                yield f"[{name}]({links.chapter(chapter.key, ident)})"

@@ -12,7 +12,7 @@ from .items import Item, items, sections
 from .links import Links
 from .mdx import strong
 from .targets import HeadingIds
-from .trees import inline_of
+from .trees import inline_of, plain
 from .words import word
 
 
@@ -49,12 +49,16 @@ def folded(blocks: Blocks, title: str, found: Sequence[Item], opening: str = "")
     return escape.element("Accordion", "\n\n".join(filter(None, (opening, blocks.all(found)))), title=title)
 
 
-def solution(blocks: Blocks, heading: Item, found: Sequence[Item]) -> str:
-    """Return a solution, with what its heading says after the exercise's number as a first bold line."""
+def solution(blocks: Blocks, number: str, heading: Item, found: Sequence[Item]) -> str:
+    """Return a solution; its title has the words of its heading, unless they need more than letters: bold, below it."""
     assert heading.node is not None
     blocks.links.move(heading.cell, heading.path)
-    words = blocks.renderer.inline(inline_of(heading.node), flat=True, link=False)
-    opening = strong(EXERCISE.sub("", words, count=1).strip())
+    title, opening = word("solution", blocks.links.language, number=number), ""
+    if any(part.type.startswith("math") for part in heading.node.walk()):
+        words = blocks.renderer.inline(inline_of(heading.node), flat=True, link=False)
+        opening = strong(EXERCISE.sub("", words, count=1).strip())
+    elif words := EXERCISE.sub("", plain(heading.node).strip(), count=1).strip():
+        title = f"{title} · {words}"
     if heading.is_foreign:
         opening = f"{blocks.foreign()}\n\n{opening}".rstrip("\n")
-    return folded(blocks, word("solution", blocks.links.language), found, opening)
+    return folded(blocks, title, found, opening)

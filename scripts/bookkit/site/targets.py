@@ -23,6 +23,11 @@ def fragment(kind: str, number: str) -> str:
     return f"{ANCHORS[kind]}-{number.replace('.', '-')}"
 
 
+def section_of(ident: str) -> str:
+    """Return the last number of a section by its id, `2` for `sec-1-2`, "" for the id of anything else."""
+    return ident.rpartition("-")[2] if ident.startswith("sec-") else ""
+
+
 def slug(text: str) -> str:
     """Return text as an id: lower-case words with hyphens between them."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"

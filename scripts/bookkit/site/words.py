@@ -13,7 +13,7 @@ WORDS: dict[str, dict[Language, str]] = {
     "start": {"en": "Start", "zh": "开始"},
     "reference": {"en": "Reference", "zh": "参考资料"},
     "output": {"en": "Output", "zh": "输出"},
-    "solution": {"en": "Solution", "zh": "解答"},
+    "solution": {"en": "Solution to Exercise {number}", "zh": "练习 {number} 的解答"},
     "setup": {"en": "Setup of the solutions", "zh": "解答的准备代码"},
     "planned": {"en": " (not yet written)", "zh": "（尚未撰写）"},
     "in-english": {"en": "", "zh": "正文暂为英文"},
@@ -49,10 +49,25 @@ WORDS: dict[str, dict[Language, str]] = {
         "zh": "本单元格需要 Linux、bubblewrap 以及内核的进程隔离机制。",
     },
     "footer": {
-        "en": "Version {version} · outputs recorded {recorded} with torch {torch} · notebook `{source}`",
-        "zh": "版本 {version} · 输出记录：{recorded}，torch {torch} · notebook `{source}`",
+        "en": "Version {version} · outputs recorded {recorded} with torch {torch} · notebook `{source}`{solved}",
+        "zh": "版本 {version} · 输出记录：{recorded}，torch {torch} · notebook `{source}`{solved}",
+    },
+    "footer-solved": {"en": ", solutions `{source}`", "zh": "，解答 `{source}`"},
+    "footer-index": {
+        "en": "Version {version} · code under the MIT licence, text and figures under CC BY 4.0",
+        "zh": "版本 {version} · 代码采用 MIT 许可证，正文与插图采用 CC BY 4.0 许可",
+    },
+    "cite": {
+        "en": "To cite: The Agentic Reinforcement Learning book contributors. *{title}.* Version {version}, {year}.",
+        "zh": "引用格式：The Agentic Reinforcement Learning book contributors. *{title}.* Version {version}, {year}.",
+    },
+    "whole-text": {
+        "en": "The whole English text, with code, outputs and the ledger of sources, is one file: {file}",
+        "zh": "英文全文（含代码、输出与来源台账）在一个文件中：{file}",
     },
     "footer-page": {"en": "Version {version} · source `{source}`", "zh": "版本 {version} · 源文件 `{source}`"},
+    "cited": {"en": "Cited in {places}.", "zh": "引用处：{places}。"},
+    "comma": {"en": ", ", "zh": "、"},
     "unrecorded": {"en": "on no known date", "zh": "日期不详"},
     "welcome": {
         "en": (

@@ -10,6 +10,7 @@ numbers     numbers in digits and in words, in both languages
 glossary    the terms, read from chapters/zh/glossary.toml
 terms       whether a translation keeps to them
 typography  Chinese punctuation, spaces and characters
+length      whether a block says as much as its English
 history     what an English cell said before, from git
 findings    the rules by name, and the exceptions from them
 """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..problems import BookError, Problem
 from .check import Checker, problem
+from .compare import reordered
 from .history import changes
 from .pair import Edition, Pair, has_words
 from .sync import leftover, synced, write
@@ -70,11 +71,12 @@ def _told(pair: Pair, cell_id: str) -> str:
     name = f"{pair.label}:{cell_id}"
     match pair.states[cell_id]:
         case "current":
-            return f"{name}: accepted already"
+            told = f"{name}: accepted already"
         case "stale":
-            return f"{name}: accepted again; since the last time English changed {changes(pair, cell_id)}"
+            told = f"{name}: accepted again; since the last time English changed {changes(pair, cell_id)}"
         case _:
-            return f"{name}: accepted"
+            told = f"{name}: accepted"
+    return "; see that this is meant: ".join([told, *reordered(*pair.blocks(cell_id))])
 
 
 def drop(edition: Edition, names: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from .findings import Exemption, Finding
 from .form import check_form, command
 from .glossary import Glossary, load_glossary
 from .history import changes
+from .length import check_length
 from .pair import Edition, Pair
 from .terms import check_terms, first_uses
 from .typography import check_typography
@@ -55,7 +56,7 @@ class Checker:
         """Return what is wrong with one translated cell, beside its mark."""
         english, chinese = pair.blocks(cell.id)
         found = [*compare(self.edition, pair, cell), *check_terms(self.glossary, pair, cell)]
-        found += check_typography(english, chinese)
+        found += [*check_typography(english, chinese), *check_length(english, chinese)]
         if cell.index == 0:
             found += self._title(pair, cell)
         return self._without_exemptions(pair, cell, found)
@@ -80,9 +81,9 @@ class Checker:
         """Yield what is wrong with one notebook of the translation."""
         if pair.chinese is None:
             name = self.edition.name(pair.path)
-            message = (
-                f"no such file, and pyproject.toml lists {pair.english.key} as translated; {command(pair)} starts it"
-            )
+            older = self.edition.renamed(pair)
+            way = f"rename {older.name}" if older else f"{command(pair)} starts it"
+            message = f"no such file, and pyproject.toml lists {pair.english.key} as translated; {way}"
             yield Problem(name, None, None, message, code="missing")
             return
         yield from check_form(self.edition, pair)

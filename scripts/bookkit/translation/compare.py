@@ -14,7 +14,7 @@ from ..lint.markdown import Block, PieceKind, shape
 from ..notebook import Cell
 from ..site.crossrefs import spans
 from .findings import Finding
-from .numbers import differences
+from .numbers import differences, in_digits
 from .pair import CHINESE, Edition, Pair
 
 WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm)\{[^{}]*\}")
@@ -65,6 +65,22 @@ def _blocks(edition: Edition, pair: Pair, english: list[Block], chinese: list[Bl
     yield from _formulas(english, chinese, line)
     yield from _numbers(english, chinese)
     yield from _bold(english, chinese, line)
+
+
+def reordered(english: Sequence[Block], chinese: Sequence[Block]) -> Iterator[str]:
+    """Yield where numbers, formulas or code stand in another order: right in most sentences, or two were exchanged."""
+    kinds: dict[str, Callable[[Block], list[str]]] = {
+        "numbers": lambda block: [number.value for number in in_digits(_prose(block.text)) if not number.is_name],
+        "formulas": lambda block: [piece.text for piece in block.of("math")],
+        "code": lambda block: [piece.text for piece in block.of("code")],
+    }
+    for one, other in zip(english, chinese, strict=False):
+        for kind, items in kinds.items():
+            wanted, found = items(one), items(other)
+            if wanted != found and sorted(wanted) == sorted(found):
+                differ = [at for at, pair in enumerate(zip(wanted, found, strict=True)) if pair[0] != pair[1]]
+                was, is_ = (", ".join(texts[differ[0] : differ[-1] + 1]) for texts in (wanted, found))
+                yield f"line {other.line} has {kind} in another order, {was} → {is_}"
 
 
 Items = Callable[[Sequence[Block], bool], list[Item]]

@@ -31,6 +31,7 @@ EXEMPT = {
     "typography": "Chinese punctuation and spaces",
     "script": "simplified characters",
     "english": "nothing left in English",
+    "length": "as long as its English, and no sentence twice",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,7 +113,7 @@ def load_glossary(root: Path) -> Glossary:
     """Read the glossary below `root`; BookError names each entry that is wrong. Without a file it is empty."""
     path = root / "chapters" / TRANSLATION / GLOSSARY
     name = relative(path, root)
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         return Glossary(name)
     try:
         data = tomllib.loads(read_text(path, root))
@@ -139,7 +140,12 @@ def _faults(data: dict[str, Any]) -> Iterator[str]:
     for kind in data.keys() - NEEDED.keys():
         yield f"{kind!r} is not known; there are [[term]], [[forbidden]] and [[exception]]"
     for kind, needed in NEEDED.items():
-        for number, entry in enumerate(data.get(kind, ()), start=1):
+        entries = data.get(kind, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            yield f"{kind!r} is {entries!r}; entries are written [[{kind}]]"
+            continue
+        yield from _repeated(kind, entries)
+        for number, entry in enumerate(entries, start=1):
             known = needed | OPTIONAL[kind]
             said = next((entry[key] for key in needed if key in entry), "?")
             place = f"[[{kind}]] {number} ({said if isinstance(said, str) else ', '.join(map(str, said))})"
@@ -149,7 +155,7 @@ def _faults(data: dict[str, Any]) -> Iterator[str]:
                 if not _is(entry[key], known[key]):
                     yield f"{place}: {key!r} is {entry[key]!r}, not {known[key]}"
                 elif key in ("pattern", "when", "unless"):
-                    yield from (f"{place}: {fault}" for fault in _patterns(entry[key]))
+                    yield from (f"{place}: {fault}" for fault in _patterns(entry[key], joined=kind == "term"))
             yield from (f"{place}: {fault}" for fault in _sense(kind, entry))
 
 
@@ -162,12 +168,25 @@ def _is(value: Any, wanted: str) -> bool:
     return isinstance(value, list) and bool(value) and all(_is(part, TEXT) for part in value)
 
 
-def _patterns(value: str | list[str]) -> Iterator[str]:
+def _repeated(kind: str, entries: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the English forms that two terms have: only the first of them would be found."""
+    lists = [entry["english"] for entry in entries if kind == "term" and isinstance(entry.get("english"), list)]
+    forms = Counter(form for forms in lists for form in forms if isinstance(form, str))
+    yield from (f"[[term]]: {form!r} stands in {count} terms" for form, count in forms.items() if count > 1)
+
+
+def _patterns(value: str | list[str], joined: bool) -> Iterator[str]:
+    """Yield what is wrong with regular expressions; those of terms are joined to one, and have to bear it."""
     for pattern in [value] if isinstance(value, str) else value:
         try:
-            re.compile(pattern)
+            found = re.compile(f"(?:{pattern})" if joined else pattern)
         except re.error as error:
             yield f"{pattern!r} is no regular expression: {error}"
+            continue
+        if joined and found.groups:
+            yield f"{pattern!r} has a group that captures; write (?:…)"
+        if found.search(""):
+            yield f"{pattern!r} is found in an empty text"
 
 
 def _sense(kind: str, entry: dict[str, Any]) -> Iterator[str]:

@@ -16,10 +16,11 @@ from typing import Literal
 
 SIGNED = r"(?P<sign>(?<![\w)\]\ufffc.%])[−-])?"
 DIGITS = re.compile(
-    r"[A-Za-z]+\d[A-Za-z0-9]*"  # a name with digits in it: float32, H100
-    rf"|{SIGNED}(?P<number>\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+)(?P<rest>(?:\.\d+)*)(?P<unit>[A-Za-z]*)(?P<percent>%)?",
+    r"[A-Za-z]+\d[A-Za-z0-9]*%?"  # a name with digits in it: float32, H100
+    rf"|{SIGNED}(?P<number>\d+(?:,\d{{3,}})+|\d+)(?P<rest>(?:\.\d+)*)(?P<unit>[A-Za-z]*)(?P<percent>%)?",
     re.ASCII,
 )
+THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+", re.ASCII)
 UNITS = frozenset("KMBTk")
 RANGE = re.compile(r" ?(?:to|and|or|到|至|和|或|[-–~～]) ?")
 
@@ -111,7 +112,10 @@ def _number(match: re.Match[str], percent: bool) -> Number:
         return Number(match[0].lower(), match.start(), is_name=True)
     unit = match["unit"] if match["unit"] in UNITS else ""
     sign = "-" if match["sign"] else ""
-    return Number(sign + match["number"].replace(",", "") + match["rest"] + unit, match.start(), percent)
+    digits = match["number"]
+    if THOUSANDS.fullmatch(digits):  # another comma is a slip, and compared as it stands
+        digits = digits.replace(",", "")
+    return Number(sign + digits + match["rest"] + unit, match.start(), percent)
 
 
 def in_english_words(text: str) -> Iterator[int]:

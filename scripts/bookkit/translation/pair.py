@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from ..lint.context import load_settings
@@ -73,11 +73,23 @@ def state(english: Cell, chinese: Cell | None) -> State:
     if chinese is None:
         return "missing"
     marked = chinese.book.get("source")
-    if not CHINESE.search(chinese.source) and (marked is None or has_words(english.source)):
+    if is_copied(english, chinese) and (marked is None or has_words(english.source)):
         return "untranslated"
     if marked is None:
         return "unaccepted"
     return "current" if marked == digest(english.source) else "stale"
+
+
+def is_copied(english: Cell, chinese: Cell) -> bool:
+    """Return whether a cell holds no text of a translator: nothing, code, or the English that was written there."""
+    if CHINESE.search(chinese.source):
+        return False
+    return chinese.is_code or not chinese.source.strip() or chinese.source == english.source or is_as_written(chinese)
+
+
+def is_as_written(chinese: Cell) -> bool:
+    """Return whether a cell of the translation still holds the English text that sync_translation.py wrote there."""
+    return chinese.book.get("english") == digest(chinese.source)
 
 
 def has_words(source: str) -> bool:
@@ -117,6 +129,11 @@ class Edition:
         """Return a path as messages show it."""
         return relative(path, self.root)
 
+    def renamed(self, pair: Pair) -> Chapter | None:
+        """Return the translation that stands under an older name of an English notebook, which has none now."""
+        same = (chapter for chapter in self.orphans if chapter.label == pair.label)
+        return next(same, None) if pair.chinese is None else None
+
     def pair(self, label: str) -> Pair | None:
         """Return the pair that the command line calls `01` or `01/solutions`."""
         return next((pair for pair in self.pairs if pair.label == label), None)
@@ -124,7 +141,7 @@ class Edition:
     def selected(self, prefixes: list[str]) -> list[Pair]:
         """Return the pairs whose chapter starts with one of the prefixes, all when there are none; or BookError."""
         for prefix in prefixes:
-            if not any(pair.english.key.startswith(prefix) for pair in self.pairs):
+            if not prefix or not any(pair.english.key.startswith(prefix) for pair in self.pairs):
                 keys = ", ".join(chapter.key for chapter in self.book.chapters)
                 raise BookError(Problem("chapters", None, None, f"no chapter starts with {prefix!r}; there are {keys}"))
         chosen = tuple(prefixes) or ("",)
@@ -189,7 +206,9 @@ def _path(english: Chapter) -> Path:
 
 def _complete(root: Path, book: Book) -> frozenset[str]:
     """Return the chapters that pyproject.toml, `[tool.bookkit] translated`, says are translated."""
-    listed = load_settings(root).get("tool", {}).get("bookkit", {}).get("translated", [])
+    listed: Any = load_settings(root)
+    for name in ("tool", "bookkit", "translated"):
+        listed = listed.get(name, [] if name == "translated" else {}) if isinstance(listed, dict) else listed
     keys = [chapter.key for chapter in book.chapters]
     if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
         message = f'[tool.bookkit] translated is {listed!r}; it is a list of chapter keys as ["00", "01"]'

@@ -18,7 +18,8 @@ EQUATION = re.compile(rf"\((?:{NUMBER}|[a-z])\)")
 BREAK = rf"(?<=[{HAN[1:-1]}{FULL}])\n|\n(?=[{HAN[1:-1]}{FULL}])"
 LATIN = rf"[A-Za-z0-9{HOLE}§★−%\[\]+]"
 RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(rf"{HAN} ?[,;:?!](?!\w)|[,;:?!] ?{HAN}"), "half-width punctuation next to Chinese: use ，；：？！"),
+    (re.compile(rf"{HAN} ?[,;:?!]|[,;:?!] ?{HAN}"), "half-width punctuation next to Chinese: use ，；：？！"),
+    (re.compile(rf"[A-Za-z{HOLE}][,;](?=[A-Za-z{HOLE}])"), "no space after half-width punctuation"),
     (re.compile(rf"{HAN}\.(?!\w)|{HAN} \.(?!\w)|[{HOLE}）”]\.(?=\s|$)"), "a half-width full stop: use 。"),
     (re.compile(rf"{HAN}\(|\({HAN}|{HAN}\)|\){HAN}"), "half-width brackets next to Chinese: use （）"),
     (re.compile(rf"{HAN} \([^()]*\)|\([^()]*\) {HAN}"), "half-width brackets in a Chinese sentence: use （）"),

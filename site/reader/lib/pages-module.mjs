@@ -16,7 +16,8 @@ export function pagesModule(folder) {
         (page, i) => `import * as page${i} from ${JSON.stringify(path.join(folder, page + '.mdx'))};`,
       );
       const entries = website.pages.map((page, i) => `${JSON.stringify(page)}: page${i}`);
-      return `${imports.join('\n')}\nexport const pages = {${entries}};\nexport const website = ${JSON.stringify(website)};`;
+      const exported = [`pages = {${entries}}`, `website = ${JSON.stringify(website)}`];
+      return [...imports, ...exported.map((name) => `export const ${name};`)].join('\n');
     },
   };
 }

@@ -100,6 +100,11 @@ test('punctuation stays with the formula before it, and an opening bracket with 
   assert.deepEqual(texts, ['F，', '（F', 'F）。', 'F-step,', "F's,"]);
 });
 
+test('a formula in a line may break between its boxes, a displayed one may not', async () => {
+  assert.match((await page('with $a = b + c$ here')).code, /&lt;wbr>|<wbr>/);
+  assert.doesNotMatch((await page('$$\na = b + c\n$$')).code, /wbr/);
+});
+
 test('English blocks of a Chinese page are marked, Chinese ones and names are not', async () => {
   const { code } = await page('This is an English paragraph.\n\n这是中文，含 clip。\n\nPPO, GRPO', 'zh/page.mdx');
   assert.equal(code.match(/lang="en"/g).length, 1);

@@ -66,6 +66,8 @@ class Website:
         if not folder.is_dir():
             message = "no such folder: make site writes it"
             raise BookError(Problem(relative(folder, root), None, None, message))
+        if not any(path.is_file() for path in folder.rglob("*.mdx")):
+            raise BookError(Problem(relative(folder, root), None, None, "holds no page (.mdx): make site writes it"))
         told = told_by("outline", root, folder)
         unreadable = found(told, root, folder)
         docs, fault = _read_docs(root, folder / "docs.json")

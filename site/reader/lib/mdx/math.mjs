@@ -4,11 +4,19 @@ import { visit } from 'unist-util-visit';
 import { fragment } from './fragment.mjs';
 
 const set = new Map();
+const NEXT_BOX = '</span><span class="base">';
 
 /** KaTeX's HTML of one formula, with MathML for screen readers; throws on LaTeX that it does not know. */
+function render(tex, displayMode) {
+  const html = katex.renderToString(tex, { displayMode, throwOnError: true, strict: 'ignore' });
+  // In a line a formula may break between KaTeX's boxes, also where together.mjs has forbidden other breaks.
+  return displayMode ? html : html.replaceAll(NEXT_BOX, NEXT_BOX.replace('><', '><wbr><'));
+}
+
+/** The same, from memory when the formula was there before. */
 function setFormula(tex, displayMode) {
   const key = `${displayMode ? 'd' : 'i'}${tex}`;
-  if (!set.has(key)) set.set(key, katex.renderToString(tex, { displayMode, throwOnError: true, strict: 'ignore' }));
+  if (!set.has(key)) set.set(key, render(tex, displayMode));
   return set.get(key);
 }
 
