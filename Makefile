@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help check test peers read site read-site books lint library update figures determinism bench lock clean
+.PHONY: help check test peers read site check-site read-site books lint library update figures determinism bench lock clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -61,8 +61,7 @@ test: $(STAMP) $(call PACKAGES,reader mint books) ## everything: the library, th
 	$(call say,Are the figures what their scripts draw?)
 	@$(PY) scripts/make_figures.py --check
 	$(call say,The site: its pages$(,) every gate$(,) the static edition)
-	@$(PY) scripts/build_tutorial_site.py
-	@$(PY) scripts/check_site.py --site build/site -j $(JOBS)
+	@$(MAKE) --no-print-directory check-site
 	@$(NODE) --test --test-reporter=dot 'site/reader/tests/*.test.mjs'
 	$(call say,Style and types)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright --level error
@@ -82,6 +81,10 @@ site: $(STAMP) $(call PACKAGES,reader) ## build the reading editions: website/ f
 	$(call say,Building the static edition of them)
 	@$(NODE) site/reader/build.mjs website build/site
 	@echo 'build/site/index.html: make read-site opens it'
+
+check-site: $(STAMP) $(call PACKAGES,reader mint) ## put the pages of website/ through every gate, Mintlify's own among them
+	@$(PY) scripts/build_tutorial_site.py
+	@$(PY) scripts/check_site.py --site build/site -j $(JOBS)
 
 read-site: $(STAMP) ## open the static edition as make site last built it, in English or Chinese
 	@test -f build/site/index.html || $(MAKE) --no-print-directory site

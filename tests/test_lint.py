@@ -158,6 +158,7 @@ FAULTS: list[tuple[str, Edit, list[tuple[str | None, int | None]]]] = [
     ("L510", prose("So $x_{1$ is."), [("reading", 1)]),
     ("L511", prose("So $x \\eqref{a}$ is."), [("reading", 1)]),
     ("L512", prose("| a | b |\n|---|---|\n| $p(x|y)$ | 1 |"), [("reading", 3)]),
+    ("L512", prose("| a | b |\n|---|---|\n| $\\|x\\|$ | 1 |"), [("reading", 3)]),
     ("L513", prose("$$\n\\begin{aligned} x &= 1 \\end{matrix}\n$$"), [("reading", 2)]),
     ("L514", prose("See [this](https://example.org)."), [("reading", 1)]),
     ("L515", prose("| a | b |\n|---|---|\n| `x | y` | 1 |"), [("reading", 3)]),

@@ -478,7 +478,7 @@ def test_without_its_packages_no_gate_passes(monkeypatch: pytest.MonkeyPatch, we
     read = load(website)
     monkeypatch.setattr(node, "PROJECTS", tmp_path)
     for check in (lambda: load(website), *(lambda name=name: found_by(name, read) for name in ("static", *MINTLIFY))):
-        with pytest.raises(BookError, match="has no node_modules: make installs"):
+        with pytest.raises(BookError, match=r"has no node_modules: make [a-z-]+ installs"):
             check()
 
 

@@ -173,7 +173,7 @@ def _mathematics(page: Page, placed: Placed) -> Iterator[Problem]:
     table = _bare_bar(block)
     if table:
         if block.column == 0:
-            yield page.problem("L512", placed.cell, block.line, f"write \\mid or \\vert for | in {table!r}")
+            yield page.problem("L512", placed.cell, block.line, f"write \\mid, \\vert or \\Vert for | in {table!r}")
     elif block.dollars:
         line = placed.line_at(block.dollars[0])
         message = "a dollar sign that opens or closes nothing; write \\$ for the currency"
@@ -212,14 +212,17 @@ def _short(math: str) -> str:
 
 
 def _bare_bar(block: Block) -> str | None:
-    """Return the mathematics of a table row that a bare bar cuts in two, or None."""
+    """Return the mathematics of a table row that a bare bar cuts in two, or None.
+
+    Nor may it be an escaped one: JupyterLab reads \\| as a double bar, and other readers of Markdown as a single one.
+    """
     if block.kind != "cell":
         return None
     start: int | None = None
     for match in re.finditer(r"\\.|`[^`]*`|\$\$?|\|", block.raw):
         if match[0].startswith("$"):
             start = match.end() if start is None else None
-        elif match[0] == "|" and start is not None:
+        elif match[0] in ("|", "\\|") and start is not None:
             end = block.raw.find("$", match.end())
             return block.raw[start:end] if end >= 0 else None
     return None

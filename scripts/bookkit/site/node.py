@@ -14,6 +14,7 @@ from ..scratch import Scratch
 PROJECTS = Path(__file__).resolve().parents[3] / "site"
 LIMIT = 600.0
 # Nothing is reported to anybody, no colours stand in what is read, and nobody's settings change what a program does.
+INSTALLS = {"reader": "make site", "mint": "make check-site", "books": "make books"}
 QUIET = {"DO_NOT_TRACK": "1", "ASTRO_TELEMETRY_DISABLED": "1", "NO_COLOR": "1"}
 UNSET = ("NODE_OPTIONS", "NODE_PATH", "NODE_ENV", "FORCE_COLOR")
 
@@ -32,12 +33,13 @@ def missing(project: str) -> str:
     """Return why a project in `site/` cannot run here, or nothing when the packages of its lock are installed."""
     folder = PROJECTS / project
     if not (folder / "node_modules").is_dir():
-        return f"site/{project} has no node_modules: make installs what its package-lock.json names"
+        return f"site/{project} has no node_modules: {INSTALLS[project]} installs what its lock names"
     wanted, there = _packages(folder / "package-lock.json"), _packages(folder / "node_modules" / ".package-lock.json")
     needed = {name for name, package in wanted.items() if not package.get("optional")}
     other = [name for name in there if there[name].get("version") != wanted.get(name, {}).get("version")]
     if wrong := sorted({*other, *(needed - there.keys())}):
-        return f"site/{project}/{wrong[0]} is not what package-lock.json names: make installs the packages anew"
+        anew = f"remove site/{project}/node_modules, and {INSTALLS[project]} installs the packages anew"
+        return f"site/{project}/{wrong[0]} is not what package-lock.json names: {anew}"
     return ""
 
 
