@@ -36,9 +36,12 @@ $(STAMP): requirements.lock
 
 # The packages of a folder of site/: from the network once, and again only when its lock changes. No script of theirs runs.
 site/%/node_modules/.built-from-lock: site/%/package-lock.json | $(STAMP)
+	@if cmp -s $< $@; then touch $@; else $(MAKE) --no-print-directory packages-$*; fi
+
+packages-%:
 	$(call say,Installing the packages of site/$*)
 	@$(NPM) ci --prefix site/$* --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error > /dev/null
-	@cp $< $@
+	@cp site/$*/package-lock.json site/$*/node_modules/.built-from-lock
 
 check: $(STAMP) ## re-run every chapter against the library of the chapters before it, compare every output
 	$(call say,Is agentrl/ what the chapters build?)
@@ -88,10 +91,10 @@ check-site: $(STAMP) $(call PACKAGES,reader mint) ## put the pages of website/ t
 
 read-site: $(STAMP) ## open the static edition as make site last built it, in English or Chinese
 	@test -f build/site/index.html || $(MAKE) --no-print-directory site
-	@echo $(CURDIR)/build/site/index.html
-	@$(PY) -m webbrowser file://$(CURDIR)/build/site/index.html > /dev/null 2>&1 || true
+	@echo '$(CURDIR)/build/site/index.html'
+	@$(PY) -m webbrowser "$$($(PY) -c 'import pathlib; print(pathlib.Path("build/site/index.html").resolve().as_uri())')" > /dev/null 2>&1 || true
 
-books: site $(call PACKAGES,books) ## build PDF and EPUB in both languages into build/books/ (needs Chromium, Java, Noto CJK)
+books: site $(call PACKAGES,books) ## build PDF and EPUB in both languages into build/books/ (needs Chromium, Java; ten minutes)
 	$(call say,Building the books)
 	@$(PY) scripts/build_books.py
 

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("prefix", nargs="*", help="chapters whose key starts with this; all that have been started")
+    parser.add_argument("prefix", nargs="*", help="chapters whose key starts with this; 02, a whole key, starts one")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the book's folder")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="write nothing; say what is wrong, and return 1 for it")
@@ -56,10 +56,11 @@ def _sync(edition: Edition, prefixes: list[str]) -> int:
     """Write the chapters that a prefix names, or all that have been started or have to be complete."""
     pairs = _chosen(edition, prefixes)
     changed = write({pair.path: (pair, synced(edition, pair)) for pair in pairs})
-    if any(pair.chinese is None for pair in changed):  # links lead to what is there only now
+    if any(pair.chinese is None for pair in changed):  # links of the whole edition lead to what is there only now
         edition = Edition.load(edition.root)
         pairs = _chosen(edition, prefixes)
-        write({pair.path: (pair, synced(edition, pair)) for pair in pairs})
+        again = write({pair.path: (pair, synced(edition, pair)) for pair in edition.pairs if pair.chinese})
+        changed, pairs = _joined(changed, again), _joined(pairs, again)
     for pair in changed:
         print(f"{edition.name(pair.path)}: written")
     for pair in pairs:
@@ -69,9 +70,15 @@ def _sync(edition: Edition, prefixes: list[str]) -> int:
     return 0
 
 
+def _joined(pairs: list[Pair], more: list[Pair]) -> list[Pair]:
+    """Return the pairs and those of `more` that are not among them."""
+    known = {pair.label for pair in pairs}
+    return [*pairs, *(pair for pair in more if pair.label not in known)]
+
+
 def _chosen(edition: Edition, prefixes: list[str]) -> list[Pair]:
     """Return what is to be written; BookError for a notebook whose translation stands under an older name."""
-    pairs = [pair for pair in edition.selected(prefixes) if prefixes or pair.chinese or pair.complete]
+    pairs = edition.to_write(prefixes)
     older = [(pair, chapter) for pair in pairs if (chapter := edition.renamed(pair))]
     if older:
         said = "its English notebook is {} now: rename this one, too"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from needing import missing
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, TimeoutError
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Playwright, Request, TimeoutError
 
 from bookkit.books.browser import find_browser
 
@@ -79,17 +79,14 @@ class Heard:
 
     faults: list[str] = field(default_factory=list)
 
-    def listen(self, page: Page) -> None:
-        """Note errors of scripts, requests that fail, and requests to anywhere but the disk."""
-        page.on("console", self.said)
-        page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
-        page.on("request", self.asked)
-        page.on("requestfailed", self.failed)
-
     def failed(self, request: Request) -> None:
         """Note a request that failed, but for one that was given up because the page was left."""
         if request.failure != "net::ERR_ABORTED":
             self.faults.append(f"request failed: {request.url} ({request.failure})")
+
+    def raised(self, error: Error) -> None:
+        """Note what a script raised and did not catch."""
+        self.faults.append(f"script error: {error}")
 
     def said(self, message: ConsoleMessage) -> None:
         """Note an error or a warning on the console."""
@@ -103,19 +100,50 @@ class Heard:
 
 
 @contextmanager
-def opened(browser: Browser, width: int = 1360, theme: Theme = "light", **options: Any) -> Iterator[Page]:
-    """Give an empty page of a context of its own, which fails the test if anything goes wrong in it."""
+def listening(page: Page) -> Iterator[list[str]]:
+    """Give the growing list of errors of scripts, requests that fail and requests to anywhere but the disk."""
+    heard = Heard()
+    ears = {"console": heard.said, "pageerror": heard.raised, "request": heard.asked, "requestfailed": heard.failed}
+    for event, ear in ears.items():
+        page.on(event, ear)  # type: ignore[call-overload]
+    try:
+        yield heard.faults
+    finally:
+        for event, ear in ears.items():
+            page.remove_listener(event, ear)
+
+
+@contextmanager
+def window(browser: Browser, width: int = WIDTHS[0], theme: Theme = "light", **options: Any) -> Iterator[Page]:
+    """Give an empty page in a context of its own."""
     size = {"width": width, "height": HEIGHT}
     context = browser.new_context(viewport=size, color_scheme=theme, **options)  # type: ignore[arg-type]
     context.add_init_script(path=IN_PAGE)
-    heard = Heard()
-    page = context.new_page()
-    heard.listen(page)
     try:
-        yield page
-        assert not heard.faults, heard.faults
+        yield context.new_page()
     finally:
         context.close()
+
+
+@contextmanager
+def opened(browser: Browser, width: int = WIDTHS[0], theme: Theme = "light", **options: Any) -> Iterator[Page]:
+    """Give an empty page, which fails the test if anything goes wrong in it."""
+    with window(browser, width, theme, **options) as page, listening(page) as heard:
+        yield page
+        assert not heard, heard
+
+
+@contextmanager
+def cleared(page: Page) -> Iterator[Page]:
+    """Give a page that others had before, and leave no trace in it."""
+    page.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
+    page.emulate_media(color_scheme="light")
+    try:
+        yield page
+    finally:
+        page.unroute_all()
+        page.goto((SITE / "images" / "favicon.svg").as_uri())
+        page.evaluate("localStorage.clear()")
 
 
 @dataclass
@@ -128,28 +156,31 @@ class Look:
 
 def look(page: Page, where: str, kinds: Collection[str] = KINDS) -> Look:
     """Return what the page at an address holds and what is wrong with it, of these kinds, at each width and theme."""
-    heard = Heard()
-    heard.listen(page)
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
-    page.goto(where)
-    facts = page.evaluate("inPage.facts()")
+    with listening(page) as heard:
+        page.goto(where)
+        return Look(page.evaluate("inPage.facts()"), {**faults_of(page, kinds), "heard": heard})
+
+
+def faults_of(page: Page, kinds: Collection[str]) -> dict[str, list[str]]:
+    """Return what is wrong with the page that is open, of these kinds, at each width and theme."""
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    faults = {kind: page.evaluate(f"inPage.{kind}()") for kind in AT_ONE_WIDTH if kind in kinds}
-    faults |= faults_by_width(page, [kind for kind in AT_EVERY_WIDTH if kind in kinds])
+    faults = ask(page, [kind for kind in AT_ONE_WIDTH if kind in kinds])
+    by_width = [kind for kind in AT_EVERY_WIDTH if kind in kinds]
+    faults |= {kind: [] for kind in by_width}
+    for width in WIDTHS if by_width else ():
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        for kind, found in ask(page, by_width).items():
+            faults[kind] += [f"at {width} px: {fault}" for fault in found]
     if "theme" in kinds:
         faults["theme"] = theme_faults(page, "light") + theme_faults(page, "dark")
-    return Look(facts, {**faults, "heard": heard.faults})
-
-
-def faults_by_width(page: Page, kinds: Collection[str]) -> dict[str, list[str]]:
-    """Return what is wrong with the page that is open at each width."""
-    faults: dict[str, list[str]] = {kind: [] for kind in kinds}
-    for width in WIDTHS if kinds else ():
-        page.set_viewport_size({"width": width, "height": HEIGHT})
-        for kind, found in faults.items():
-            found += [f"at {width} px: {fault}" for fault in page.evaluate(f"inPage.{kind}()")]
     return faults
+
+
+def ask(page: Page, kinds: list[str]) -> dict[str, list[str]]:
+    """Return what the functions of in_page.js find."""
+    return page.evaluate("(kinds) => inPage.faults(kinds)", kinds)
 
 
 def theme_faults(page: Page, theme: Theme) -> list[str]:

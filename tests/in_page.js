@@ -1,4 +1,4 @@
-// What the browser test asks of a page, from within it. Every function but `facts` returns sentences, one a fault.
+// What the browser test asks of a page, from within it. A check returns sentences, one a fault.
 window.inPage = (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const style = (element) => getComputedStyle(element);
@@ -260,5 +260,27 @@ window.inPage = (() => {
   let firstPaper = null;
   requestAnimationFrame(() => (firstPaper = brightness()));
 
-  return { section, tabbable, copies, focus, firstPaper: () => firstPaper, overflow, scrollers, equationNumbers, punctuation, baselines, images, figures, fonts, formulaColours, codeContrast, doubleIds, brightness, accessibility, facts, shown };
+  const checks = { overflow, equationNumbers, punctuation, baselines, images, fonts, formulaColours, doubleIds };
+
+  // What these checks find, by their names.
+  async function faults(kinds) {
+    return Object.fromEntries(await Promise.all(kinds.map(async (kind) => [kind, await checks[kind]()])));
+  }
+
+  return {
+    ...checks,
+    faults,
+    section,
+    tabbable,
+    copies,
+    focus,
+    firstPaper: () => firstPaper,
+    scrollers,
+    figures,
+    codeContrast,
+    brightness,
+    accessibility,
+    facts,
+    shown,
+  };
 })();

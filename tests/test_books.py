@@ -215,6 +215,42 @@ def test_a_site_that_is_missing_or_stale_is_to_be_built(
     assert not (tmp_path / "out").exists()
 
 
+def list_a_number(root: Path) -> str:
+    """Put a number among the pages of docs.json; return what is to be said of it."""
+    docs = root / "website/docs.json"
+    docs.write_text(docs.read_text(encoding="utf-8").replace('"en/chapters/02-second"', "1"), encoding="utf-8")
+    return "lists 1 as a page"
+
+
+def empty_a_page(root: Path) -> str:
+    """Leave nothing of a page of the static edition."""
+    (root / "site/en/chapters/02-second.html").write_text("\n", encoding="utf-8")
+    return "has no <article>"
+
+
+def put_a_file_at_out(root: Path) -> str:
+    """Put a file where the folder of books is to be."""
+    (root / "out").touch()
+    return "cannot be written: File exists"
+
+
+def take_java_away(root: Path) -> str:
+    """Hide what the EPUB's check needs; the fixture gives it back."""
+    return "apt install default-jre-headless"
+
+
+@pytest.mark.parametrize("change", [list_a_number, empty_a_page, put_a_file_at_out, take_java_away])
+def test_what_keeps_a_book_from_being_built_here_is_one_line_and_exit_code_2(
+    change: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booksite.write_site(tmp_path)
+    said = change(tmp_path)
+    if change is take_java_away:
+        monkeypatch.setattr(epubcheck.shutil, "which", lambda _: None)
+    assert build(tmp_path, "--format", "epub", "--language", "en") == SITE_NOT_BUILT
+    assert said in capsys.readouterr().out
+
+
 def test_without_a_browser_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(browser, "find_browser", lambda: None)
     with pytest.raises(BookError, match="apt install chromium"), browser.opened(tmp_path / "book.html"):

@@ -89,7 +89,8 @@ def translate(root: Path, texts: dict[str, str]) -> None:
     raw = json.loads((root / "chapters" / "01-beginning.ipynb").read_text(encoding="utf-8"))
     for cell in raw["cells"]:
         if cell["id"] in texts:
-            cell["metadata"]["agentrl"] = {"source": digest("".join(cell["source"]))}
+            marks = {"source": digest("".join(cell["source"])), "accepted": digest(texts[cell["id"]])}
+            cell["metadata"]["agentrl"] = marks
             cell["source"] = [texts[cell["id"]]]
     raw["metadata"]["agentrl"] |= {"title": "开端", "question": "这是关于什么的？", "language": "zh"}
     write_atomic(root / "chapters" / "zh" / "01-beginning.ipynb", dump(raw))
@@ -412,13 +413,9 @@ def test_a_saved_name_alone_leads_to_its_cell_unless_it_may_be_another(
     tmp_path: Path, unsaved: str, text: str, linked: list[str]
 ) -> None:
     saved = "#@save\ndef twice(x):\n    return 2 * x\n\n\ndef twice_it(x):\n    return twice(x)"
-    cells = [
-        {**cell, "source": saved} if cell["id"] == "saved" else cell for cell in changed(start=f"## 1.1 A\n\n{text}")
-    ]
-    cells = [{**cell, "source": "**Figure 1.1.** Words."} if cell["id"] == "inner" else cell for cell in cells]
-    page = build(made_book(tmp_path, [*cells[:4], code("unsaved", unsaved), *cells[4:]]))[
-        "en/chapters/01-beginning.mdx"
-    ]
+    cells = changed(start=f"## 1.1 A\n\n{text}", saved=saved, inner="**Figure 1.1.** Words.")
+    root = made_book(tmp_path, [*cells[:4], code("unsaved", unsaved), *cells[4:]])
+    page = build(root)["en/chapters/01-beginning.mdx"]
     assert re.findall(r"\[`([^`]+)`\]\(/en/chapters/01-beginning#cell-saved\)", page) == linked
 
 
@@ -550,6 +547,14 @@ def test_a_translation_of_what_was_edited_since_is_not_shown(tmp_path: Path) -> 
     assert "开始" not in page
 
 
+def test_a_translation_that_was_edited_since_it_was_accepted_is_not_shown(tmp_path: Path) -> None:
+    made_book(tmp_path)
+    translate(tmp_path, CHINESE)
+    path = tmp_path / "chapters" / "zh" / "01-beginning.ipynb"
+    write_atomic(path, path.read_text(encoding="utf-8").replace("## 1.1 开始", "## 1.1 新的开始"))
+    assert "开始" not in build(tmp_path)["zh/chapters/01-beginning.mdx"]
+
+
 def test_a_translation_with_other_headings_is_refused(tmp_path: Path) -> None:
     made_book(tmp_path)
     translate(tmp_path, {**CHINESE, "inner": "标题没有了"})
@@ -573,7 +578,7 @@ def test_the_first_page_has_each_chapter_with_its_question_below(tmp_path: Path,
     assert f"](/zh{there})<br />正文暂为英文\n" in small["zh/index.mdx"]
     assert f"](/zh{there}): 正文暂为英文\n" in small["llms.txt"]
     translate(tmp_path, CHINESE)
-    assert f"- [1 · 开端](/zh{there})<br />这是关于什么的？\n" in build(tmp_path)["zh/index.mdx"]
+    assert f"- [1 · 开端](/zh{there})<br />这是关于什么的？（部分正文暂为英文）\n" in build(tmp_path)["zh/index.mdx"]
 
 
 def test_the_first_page_has_the_same_ids_in_both_languages(small: dict[str, str]) -> None:
@@ -686,6 +691,8 @@ def test_some_chapters_alone_link_only_to_each_other(tmp_path: Path) -> None:
         ("start", "## 1.1 A start\n\nSee [it](02-none.ipynb).", "link '02-none.ipynb': no such file"),
         ("start", "## 1.1 A start\n\nSee [it](01-beginning.ipynb#None).", "no such heading"),
         ("start", "## 1.1 A start\n\nSee [it](../../outside.md).", "link '../../outside.md': no such file"),
+        ("start", "## 1.1 A start\n\nSee [it](a%00b).", "link 'a%00b': "),
+        ("inner", "![What it shows](../figures/a%00.svg)", "figure '../figures/a%00.svg': no such file"),
         ("inner", "![What it shows](../figures/none.svg)", "figure '../figures/none.svg': no such file"),
         ("inner", "Words ![What it shows](../figures/shape.svg)", "a paragraph of its own"),
         ("inner", "<div>x</div>", "HTML has no form on the site"),

@@ -55,21 +55,24 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def survey(browser: Browser) -> dict[str, Look]:
+def tab(browser: Browser) -> Iterator[Page]:
+    """The page that most tests use one after another: a wide window with light colours."""
+    with browsing.window(browser) as empty:
+        yield empty
+
+
+@pytest.fixture(scope="module")
+def survey(tab: Page) -> dict[str, Look]:
     """Every page of the site, looked at once."""
-    context = browser.new_context()
-    context.add_init_script(path=browsing.IN_PAGE)
-    page = context.new_page()
-    looks = {name: look(page, address(name)) for language in LANGUAGES for name in pages(language)}
-    context.close()
-    return looks
+    return {name: look(tab, address(name)) for language in LANGUAGES for name in pages(language)}
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A wide window with light colours."""
-    with opened(browser) as empty:
-        yield empty
+def page(tab: Page) -> Iterator[Page]:
+    """A wide window with light colours in which nothing may go wrong."""
+    with browsing.cleared(tab), browsing.listening(tab) as heard:
+        yield tab
+        assert not heard, heard
 
 
 # Every page
@@ -326,6 +329,30 @@ def test_a_link_to_something_in_a_solution_opens_it(page: Page, by: str) -> None
 # Paper
 
 
+WIDE_TEXT_AND_CUT_FORMULAS = """async () => {
+  document.querySelectorAll('details').forEach((each) => { each.open = true; });
+  await document.fonts.ready;
+  const formulas = [...document.querySelectorAll('.katex-display')];
+  const text = [...document.querySelectorAll('.prose p:not(:has(img))')];
+  return {
+    formulas: formulas.length,
+    cut: formulas.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.textContent),
+    wide: text.filter((box) => box.clientWidth > 44 * 16).map((box) => box.textContent),
+  };
+}"""
+
+
+def test_in_a_wide_window_no_formula_is_cut_and_no_line_of_text_too_long(browser: Browser) -> None:
+    formulas = 0
+    with opened(browser, width=1680) as page:
+        for name in pages("en"):
+            page.goto(address(name))
+            found = page.evaluate(WIDE_TEXT_AND_CUT_FORMULAS)
+            assert (found["cut"], found["wide"]) == ([], []), name
+            formulas += found["formulas"]
+    assert formulas
+
+
 def test_on_paper_the_solutions_are_open_the_colours_light_and_the_menus_gone(browser: Browser) -> None:
     with opened(browser, theme="dark") as page:
         page.goto(address(f"en/{CHAPTER}"))
@@ -428,7 +455,16 @@ PLANTED = {
         "<p style='overflow: hidden; white-space: nowrap; width: 4em'>much of this is cut</p>",
     ),
     "text left of the window": ("overflow", IN_TEXT, "<p style='position: relative; left: -2000px'>left</p>"),
-    "equation numbers out of sight": ("equationNumbers", IN_HEAD, "<style>.katex-display { min-width: 600px }</style>"),
+    "equation numbers out of sight": (
+        "equationNumbers",
+        IN_HEAD,
+        "<style>.katex-html > .tag { transform: translateX(900px) }</style>",
+    ),
+    "a line that begins with a comma": (
+        "punctuation",
+        IN_HEAD,
+        "<style>.prose .together, .prose .together .katex { white-space: normal !important }</style>",
+    ),
     "a formula that falls apart": (
         "baselines",
         IN_HEAD,
@@ -442,15 +478,12 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_found_by_its_check(browser: Browser, survey: dict[str, Look], fault: str) -> None:
+def test_a_planted_fault_is_found_by_its_check(tab: Page, survey: dict[str, Look], fault: str) -> None:
     kind, before, after = PLANTED[fault]
     name = f"en/{CHAPTER}"
-    context = browser.new_context()
-    context.add_init_script(path=browsing.IN_PAGE)
-    page = context.new_page()
-    planted(page, address(name), before, after + before if before in (IN_HEAD, IN_TEXT) else after)
-    found = look(page, address(name), [kind]).faults[kind]
-    context.close()
+    with browsing.cleared(tab):
+        planted(tab, address(name), before, after + before if before in (IN_HEAD, IN_TEXT) else after)
+        found = look(tab, address(name), [kind]).faults[kind]
     assert set(found) - set(survey[name].faults[kind])
 
 

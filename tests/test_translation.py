@@ -62,7 +62,8 @@ def test_code_outputs_counts_and_order_come_from_english(book):
         "question": "什么变了？",
         "language": "zh",
     }
-    assert book.cell("agents")["metadata"] == {"agentrl": {"source": digest(ENGLISH["agents"])}}
+    marks = {"source": digest(ENGLISH["agents"]), "accepted": digest(CHINESE["agents"])}
+    assert book.cell("agents")["metadata"] == {"agentrl": marks}
 
 
 def test_a_new_cell_comes_in_english_not_accepted_and_chinese_stays(book):
@@ -110,6 +111,7 @@ def test_links_lead_to_a_translation_once_there_is_one(book):
         f"{PLACE} title · line 5: error: {fault}"
     ]
     book.edit("title", "../00-notation.ipynb", "00-notation.ipynb")
+    assert book.accept("01:title")[0] == 0
     assert book.check("01")[0] == 0
 
 
@@ -141,6 +143,33 @@ def test_a_chapter_that_was_just_started_is_as_it_has_to_be(book):
     assert book.sync("02")[1].endswith("2 notebooks: 2 written, 0 as they have to be\n")
     assert book.sync("02")[1] == "2 notebooks: 0 written, 2 as they have to be\n"
     assert book.check("02")[0] == 0
+
+
+def test_starting_a_chapter_moves_the_links_of_english_text_in_the_chapters_started_before(book):
+    book.english["new"] = "See [the next](02-later.ipynb) one."
+    book.write(book.english)
+    book.sync()
+    assert "](../02-later.ipynb)" in book.text("new")
+    assert book.sync("02")[1].endswith("2 notebooks: 2 written, 0 as they have to be\n")
+    assert "](02-later.ipynb)" in book.text("new")
+    assert "[form]" not in book.check()[1]
+    assert book.sync()[1].endswith(": 0 written, 3 as they have to be\n")
+
+
+def test_a_part_of_a_key_starts_nothing_and_brings_up_to_date_what_was_started(book):
+    write_chapter(book.root, "10-end", [md("title", "# Chapter 10 · End")])
+    before = files(book.root / "chapters")
+    said = "a chapter is started by its whole key; '1' fits 10, which has not been started; is 01 meant?"
+    assert book.sync("1") == (2, f"chapters: error: {said}\n")
+    assert book.sync("2")[1].endswith("there are 00, 01, 02, 10; is 02 meant?\n")
+    book.edit_english("agents", "An agent", "Any agent")
+    book.english["new"] = "New."
+    book.write(book.english)
+    assert book.sync("0")[1].endswith("2 notebooks: 1 written, 1 as they have to be\n")
+    assert book.text("new") == "New."
+    assert files(book.root / "chapters").keys() == before.keys()
+    assert book.sync("10")[0] == 0
+    assert (book.path().parent / "10-end.ipynb").is_file()
 
 
 # What is kept
@@ -352,6 +381,50 @@ def test_only_markdown_cells_by_name_are_accepted_and_nothing_is_written_otherwi
     assert files(book.root / "chapters") == before
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("见第", "不见第"), ("其中三步失败，两步成功", "其中两步成功，三步失败"), ("。", "。又来。")]
+)
+def test_an_accepted_cell_that_was_edited_is_named_until_it_is_accepted_again(book, old, new):
+    book.edit("agents", old, new)
+    said = "edited since it was accepted: compare it with the English, then `sync_translation.py --accept 01:agents`"
+    for _ in range(2):
+        status, out = book.check()
+        assert (status, out.splitlines()[:-1]) == (1, [f"{PLACE} agents: error: {said} [edited]"])
+        book.sync()
+    out = book.accept("01:agents")[1]
+    assert out.startswith("01:agents: accepted again; since the last time the Chinese was edited")
+    assert book.check()[0] == 0
+    book.edit("agents", new, old)
+    assert f"{PLACE} agents: error: edited since" in book.check()[1]
+
+
+def test_an_edited_number_is_named_beside_the_edit(book):
+    book.edit("agents", "12", "13")
+    out = book.check()[1]
+    assert f"{PLACE} agents: error: edited since it was accepted" in out
+    assert f"{PLACE} agents · line 3: error: the number 13 is not in the English text [digits]" in out
+
+
+def test_a_cell_without_the_mark_of_its_chinese_is_not_accepted(book):
+    raw = book.raw()
+    del raw["cells"][1]["metadata"]["agentrl"]["accepted"]
+    book.save(raw)
+    assert book.faults()[0].startswith(f"{PLACE} agents: error: not accepted")
+
+
+def test_an_accepted_text_with_blanks_at_the_ends_of_lines_stays_accepted(book):
+    book.put({"agents": CHINESE["agents"].replace("\n", "  \n") + "\n"})
+    assert book.accept("01:agents")[0] == 0
+    assert book.check()[0] == 0
+
+
+def test_git_says_what_was_edited_in_chinese(book):
+    _commit(book.root)
+    book.edit("agents", "见第 4 章", "不见第 4 章")
+    told = "edited since it was accepted (“步成功；见第 4” → “步成功；不见第 4”): compare it with the English"
+    assert told in book.check()[1]
+
+
 def test_a_cell_still_in_english_is_refused(book):
     book.put({"fence": ENGLISH["fence"]})
     status, out = book.accept("01:fence")
@@ -362,13 +435,14 @@ def test_a_cell_still_in_english_is_refused(book):
 # Staleness
 
 
-def test_one_edited_english_sentence_names_its_cell_and_git_says_what_changed(book):
-    def git(*arguments):
-        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments], cwd=book.root, check=True)
+def _commit(root: Path) -> None:
+    """Commit the book as it is."""
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments], cwd=root, check=True)
 
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "one")
+
+def test_one_edited_english_sentence_names_its_cell_and_git_says_what_changed(book):
+    _commit(book.root)
     book.edit_english("agents", "Three of them fail", "Three of these fail")
     book.sync()
     faults = book.faults()
@@ -489,6 +563,8 @@ def test_what_a_translator_may_choose_passes(book, cell, old, new):
         book.edit(cell, old, new)
     book.sync()
     assert book.faults() == []
+    assert book.accept(f"01:{cell}")[0] == 0
+    assert book.check()[0] == 0
 
 
 def test_a_line_of_a_finding_points_into_the_file(book):
@@ -499,7 +575,7 @@ def test_a_line_of_a_finding_points_into_the_file(book):
         out = book.check()[1]
     finally:
         del os.environ["GITHUB_ACTIONS"]
-    line = int(re.findall(r"^::error file=chapters/zh/01-introduction.ipynb,line=(\d+)::cell agents", out, re.M)[0])
+    line = int(re.findall(r"^::error file=chapters/zh/01-introduction.ipynb,line=(\d+)::cell agents", out, re.M)[-1])
     assert "13 步" in found[line - 1]
 
 
@@ -529,6 +605,15 @@ def test_a_term_without_its_chinese_is_named(book):
     assert book.faults() == [
         f"{PLACE} exercise · line 1: error: 'agent' of the English text is 智能体, which is missing [term]"
     ]
+
+
+def test_a_term_with_several_forms_is_said_to_need_one_of_them(book):
+    book.glossary('\n[[term]]\nenglish = ["then"]\nchinese = ["然后", "接着"]\n')
+    book.edit("fence", "然后停下", "停下")
+    said = "'then' of the English text is one of 然后、接着, and none of them is there [term]"
+    assert any(line.endswith(said) for line in book.faults())
+    book.edit("fence", "停下", "接着停下")
+    assert not any("[term]" in line for line in book.faults())
 
 
 def test_a_forbidden_rendering_is_named_but_where_english_makes_it_right(book):
@@ -638,6 +723,11 @@ def test_a_glossary_that_cannot_be_read_is_no_empty_one(book):
         ("用 token,$x$ 再来。", "no space after half-width punctuation"),
         ("停;再来: 对?", "half-width punctuation"),
         ("停.", "half-width full stop"),
+        ("停.再来。", "half-width full stop"),
+        ("停 .再来。", "half-width full stop"),
+        ("用 token.再来。", "half-width full stop"),
+        ("用 `a`.再来。", "half-width full stop"),
+        ("停.`a` 再来。", "half-width full stop"),
         ("停(再来)。", "half-width brackets"),
         ("停 (abc) 再来。", "half-width brackets in a Chinese sentence"),
         ("用token停。", "a space is missing"),
@@ -672,6 +762,7 @@ def test_a_fault_of_typography_is_named(book, text, fault):
         "**停。** 再来，“好”，‘好’——对……",
         "*停。* 再来：95% 的 −1 与 1/1, 2/2, … 1/9。",
         "(a) 停。",
+        "文件 .env 与 a.b，1.5 个。",
         "一 · 二（x） · 三",
         "停 [@paper-a]，再来 [@paper-a]。",
         "停：SWE-bench Verified（direct preference optimisation）。",

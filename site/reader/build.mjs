@@ -1,17 +1,20 @@
 #!/usr/bin/env node
 // node build.mjs WEBSITE OUT: builds the static edition of the MDX folder WEBSITE and puts it at OUT once complete.
-import { existsSync } from 'node:fs';
-import { cp, rename, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BookFault } from './lib/faults.mjs';
+import { publish, refusal, retreat, tidy, withoutLinks } from './lib/place.mjs';
 import { readWebsite } from './lib/website.mjs';
 
 const ROOT = path.dirname(fileURLToPath(import.meta.url));
+const BUILDING = path.join(ROOT, '.building');
 
 /** The line that a reader of the terminal gets for an error: file, place and reason when they are known. */
 function describe(error) {
   if (error instanceof BookFault) return error.faults.join('\n');
+  if (error.code === 'ERR_MODULE_NOT_FOUND')
+    return `${error.message}\n  packages are missing: npm ci --prefix ${ROOT} installs them`;
   const { file, line, column } = error.loc ?? {};
   const place = [file, line, column].filter(Boolean).join(':');
   return `${place ? place + ': ' : ''}${error.reason ?? error.message}${error.hint ? '\n  ' + error.hint : ''}`;
@@ -28,26 +31,43 @@ async function runAstro(website, scratch) {
   await build({ root: ROOT, logLevel: 'silent' });
 }
 
-/** Puts the finished site at `out`: beside it first, then in its place, so that `out` is never half a site. */
-async function publish(site, out) {
-  const [next, before] = [`${out}.next-${process.pid}`, `${out}.before-${process.pid}`];
-  try {
-    await cp(site, next, { recursive: true });
-    if (existsSync(out)) await rename(out, before);
-    await rename(next, out);
-  } finally {
-    await Promise.all([next, before].map((folder) => rm(folder, { recursive: true, force: true })));
+/** Ends the process by the signal it got, as if it had not been caught, once nothing of the build is left. */
+function onSignal(leave) {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+    process.once(signal, () => {
+      try {
+        leave();
+      } finally {
+        process.kill(process.pid, signal);
+      }
+    });
   }
 }
 
-async function main([website, out, ...rest]) {
+/** The two folders as the system knows them, once it is certain that the second may be replaced. */
+function folders([website, out, ...rest]) {
   if (!website || !out || rest.length) throw new BookFault(['usage: node build.mjs WEBSITE OUT']);
-  const [from, to] = [path.resolve(website), path.resolve(out)];
+  const [from, to] = [website, out].map((folder) => withoutLinks(path.resolve(folder)));
   const { faults } = readWebsite(from);
   if (faults.length) throw new BookFault(faults);
-  const scratch = path.join(ROOT, '.building', String(process.pid));
+  tidy(BUILDING, to);
+  refuse(from, to);
+  return { from, to };
+}
+
+/** Stops the build when `to` holds anything that may not be replaced. */
+function refuse(from, to) {
+  const reason = refusal(to, from, ROOT);
+  if (reason) throw new BookFault([reason]);
+}
+
+async function main(args) {
+  const { from, to } = folders(args);
+  const scratch = path.join(BUILDING, String(process.pid));
+  onSignal(() => retreat(scratch, to));
   try {
     await runAstro(from, scratch);
+    refuse(from, to); // again: a minute has passed
     await publish(path.join(scratch, 'site'), to);
   } finally {
     await rm(scratch, { recursive: true, force: true });

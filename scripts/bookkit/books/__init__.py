@@ -5,6 +5,7 @@
     tree       trees of HTML elements
     words      the few words that the books add, in both languages
     fonts      the fonts that travel with the books
+    lacking    what is not installed here, and without which a book cannot be built
     browser    Chromium: where it is, what fits a page, printing
 
     paper      one document out of all pages: cover, contents, parts, chapters (paper.css)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bookkit.problems import BookError, Problem
+from .lacking import Lacking
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
@@ -30,12 +30,12 @@ def find_browser() -> str | None:
 
 @contextmanager
 def opened(document: Path) -> Iterator[Tab]:
-    """Open a document as it will be printed; BookError says which browser to install."""
+    """Open a document as it will be printed; Lacking says which browser to install."""
     from playwright.sync_api import sync_playwright
 
     if (browser := find_browser()) is None:
         hint = "sudo apt install chromium, or Chrome on a Mac"
-        raise BookError(Problem("PDF", None, None, f"is printed by Chromium, and none is installed: {hint}"))
+        raise Lacking("PDF", f"is printed by Chromium, and none is installed: {hint}")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
         try:

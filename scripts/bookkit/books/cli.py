@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bookkit.problems import BookError, tell
+from bookkit.problems import BookError, Problem, tell
 from bookkit.scratch import Scratch
 
 from . import epub, pdf
+from .lacking import Lacking
 from .reading import Book, read_book
 from .words import LANGUAGES
 
@@ -32,10 +33,14 @@ def run(options: argparse.Namespace) -> int:
             return CANNOT
         for name in FORMATS if options.format is None else [options.format]:
             try:
+                print(f"agentic-rl-{language}.{name} …", flush=True)
                 print(_build(book, BUILDERS[name], options.out), flush=True)
             except BookError as error:
                 tell(error.problems)
-                code = FAULTY
+                code = max(code, CANNOT if isinstance(error, Lacking) else FAULTY)
+            except OSError as error:
+                tell([Problem(str(error.filename or options.out), None, None, f"cannot be written: {error.strerror}")])
+                code = CANNOT
     return code
 
 

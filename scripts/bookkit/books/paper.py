@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bookkit.problems import BookError
 
-from . import fonts, listings
+from . import cover, fonts, listings
 from .cleaning import clean, headings, images, relink
 from .reading import Book, Group, Page
-from .tree import E, Element, as_html
+from .tree import E, Element, as_html, parse
 
 STYLE = Path(__file__).with_name("paper.css").read_text(encoding="utf-8")
 KATEX = Path("assets/katex/katex.css")  # the style of formulas, in the static edition
@@ -111,11 +111,13 @@ def full_title(book: Book) -> str:
 
 def _cover(book: Book) -> Element:
     words = book.words
-    facts = [words.version.format(book.version), words.recorded.format(book.recorded)]
+    dated = [words.version.format(book.version), words.recorded.format(book.recorded)]
+    facts = [*dated, words.authors, words.licence]
     return E.section(
         {"class": "cover"},
         E.p(words.title, {"class": "cover-title"}),
         E.p(words.subtitle, {"class": "cover-subtitle"}),
+        parse(f'<div class="cover-art"><svg viewBox="0 0 1000 260">{cover.art()}</svg></div>'),
         E.div({"class": "cover-facts"}, *(E.p(fact) for fact in facts)),
     )
 

@@ -79,17 +79,26 @@ def read_book(website: Path, site: Path, language: str) -> Book:
     where = website / "docs.json"
     if not where.is_file():
         raise BookError(Problem(str(website), None, None, "there is no docs.json: run make site"))
-    navigation = json.loads(read_text(where, website))["navigation"]["languages"]
-    entry = next((entry for entry in navigation if entry["language"] == language), None)
-    if entry is None:
-        raise BookError(Problem(str(where), None, None, f"has no language {language}"))
     problems: list[Problem] = []
-    groups = [
-        Group(group["group"], tuple(_pages(website, site, group["pages"], problems))) for group in entry["groups"]
-    ]
+    groups = [Group(title, tuple(_pages(website, site, pages, problems))) for title, pages in _listed(where, language)]
     if problems:
         raise BookError(_first(problems))
     return Book(language, site, tuple(group for group in groups if group.pages))
+
+
+def _listed(where: Path, language: str) -> list[tuple[str, list[str]]]:
+    """Return the groups of a language in docs.json, each with its pages; BookError where it has another form."""
+    try:
+        navigation = json.loads(read_text(where, where.parent))["navigation"]["languages"]
+        entry = next((entry for entry in navigation if entry["language"] == language), None)
+        groups = [(str(group["group"]), group["pages"]) for group in entry["groups"]] if entry else []
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BookError(Problem(str(where), None, None, f"is not as make site writes it: {error!r}")) from error
+    if not groups:
+        raise BookError(Problem(str(where), None, None, f"has no pages of the language {language}"))
+    if odd := [page for _, pages in groups for page in pages if not isinstance(page, str)]:
+        raise BookError(Problem(str(where), None, None, f"lists {odd[0]!r} as a page"))
+    return groups
 
 
 def _first(problems: list[Problem]) -> Problem:
@@ -108,7 +117,8 @@ def _pages(website: Path, site: Path, paths: list[str], problems: list[Problem])
         if fault := _missing_or_stale(source, file):
             problems.append(Problem(f"{path}.html", None, None, fault))
             continue
-        article = parse(read_text(file, site)).find(".//article")
+        text = read_text(file, site)
+        article = parse(text).find(".//article") if text.strip() else None
         if article is None:
             problems.append(Problem(relative(file, site), None, None, "has no <article>, which holds a page's text"))
             continue

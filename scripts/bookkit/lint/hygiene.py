@@ -22,7 +22,7 @@ BOOK_KEYS = {
     "solutions": frozenset({"chapter", "title", "recorded"}),
 }
 TRANSLATION_KEYS = frozenset({"language"})
-TRANSLATED_CELL_KEYS = frozenset({"source", "removed", "english"})
+TRANSLATED_CELL_KEYS = frozenset({"source", "accepted", "removed", "english"})
 MAGIC = re.compile(r"\s*(?:%{1,2}[a-zA-Z]|!)|.*[^=<>]=\s*[%!]|.*\w\?{1,2}\s*$|\s*\?{1,2}\w")
 SETUP_MAGIC = re.compile(r"%%capture|%run \.\./[\w-]+\.ipynb")
 MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"

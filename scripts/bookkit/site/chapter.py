@@ -170,9 +170,12 @@ def question_of(edition: Edition) -> str:
 
 
 def answered(edition: Edition) -> str:
-    """Return what a list of chapters says of one: its question, unless only its text in English has one."""
-    shown = edition.language == "en" or edition.is_started
-    return question_of(edition) if shown else word("in-english", edition.language)
+    """Return what a list of chapters says of one: its question in the list's language, and whether it is in another."""
+    if edition.is_complete:
+        return question_of(edition)
+    if not edition.is_started:
+        return word("in-english", edition.language)
+    return question_of(edition) + word("partly-in-english", edition.language)
 
 
 def frontmatter(fields: dict[str, str]) -> str:

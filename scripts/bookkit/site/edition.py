@@ -114,8 +114,8 @@ class Editions:
 def edition(notebook: Chapter, language: Language) -> Edition:
     """Return a notebook in a language; BookError when its translation cannot be read.
 
-    A translation counts while the English cell is the one it was made from; after an edit the English text is shown,
-    so that no page states what the book has withdrawn.
+    A translation counts while both texts are as they were when it was accepted; after an edit of either the English
+    text is shown, so that no page states what the book has withdrawn, or what nobody has compared.
     """
     path = translation_path(notebook)
     if language == "en" or not path.is_file():

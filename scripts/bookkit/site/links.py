@@ -134,13 +134,12 @@ class Links:
         return self.chapter(place[0], f"cell-{place[1]}") if place and place[0] in self.site.targets.chapters else None
 
     def _means_library(self, name: str) -> bool:
-        if not (key := self._chapter_key):
+        key, saved = self._chapter_key, self.site.library.get(name)
+        if not key or saved is None:
             return False
         of = self.site.editions.solutions if "solutions" in Path(self.path).parts else self.site.editions.chapter
-        notebook = of(key, "en")
-        saved = self.site.library.get(name)
-        order = list(self.site.targets.chapters)
-        return bool(saved and notebook) and name not in notebook.own_names and saved[0] in order[: order.index(key) + 1]
+        notebook, order = of(key, "en"), list(self.site.targets.chapters)
+        return notebook is not None and name not in notebook.own_names and saved[0] in order[: order.index(key) + 1]
 
     def document(self, code: str) -> str | None:
         """Return the address of the page of a document of the book that inline code names, or None."""
@@ -155,7 +154,7 @@ class Links:
         if not parts.path and self.path in REFERENCE_FILES:
             return f"#{parts.fragment}" if parts.fragment else None
         root = self.site.root.resolve()
-        file = (self.folder / unquote(parts.path) if parts.path else root / self.path).resolve()
+        file = self._file(parts.path) if parts.path else (root / self.path).resolve()
         if not file.exists() or not file.is_relative_to(root):
             self.fault(f"link {target!r}: no such file in the book")
             return None
@@ -189,9 +188,13 @@ class Links:
             self.fault(f"link {target!r}: no such exercise")
         return self.chapter(found[0].key, found[1]) if found else None
 
+    def _file(self, target: str) -> Path:
+        """Return the file that a relative link means; no name has the character that ends names for the system."""
+        return (self.folder / unquote(target).replace("\0", "\ufffd")).resolve()
+
     def figure(self, source: str) -> str:
         """Return the name of a figure and have it copied."""
-        file = (self.folder / unquote(source)).resolve()
+        file = self._file(source)
         if file.suffix != ".svg" or not file.is_file():
             what = "no such file" if not file.is_file() else "a figure is an SVG"
             self.fault(f"figure {source!r}: {what}")

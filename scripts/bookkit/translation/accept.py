@@ -1,4 +1,4 @@
-"""Marks a cell as translating the English as it is now, and drops what a translator no longer needs: by name only."""
+"""Marks a cell's Chinese as translating the English, both as they are now; drops what nobody needs: by name only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..problems import BookError, Problem
 from .check import Checker, problem
 from .compare import reordered
-from .history import changes
+from .history import changes, edits
 from .pair import Edition, Pair, has_words
 from .sync import leftover, synced, write
 
@@ -72,6 +72,8 @@ def _told(pair: Pair, cell_id: str) -> str:
     match pair.states[cell_id]:
         case "current":
             told = f"{name}: accepted already"
+        case "edited":
+            told = f"{name}: accepted again; since the last time the Chinese was edited{edits(pair, cell_id)}"
         case "stale":
             told = f"{name}: accepted again; since the last time English changed {changes(pair, cell_id)}"
         case _:

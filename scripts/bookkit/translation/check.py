@@ -11,7 +11,7 @@ from .compare import compare
 from .findings import Exemption, Finding
 from .form import check_form, command
 from .glossary import Glossary, load_glossary
-from .history import changes
+from .history import changes, edits
 from .length import check_length
 from .pair import Edition, Pair
 from .terms import check_terms, first_uses
@@ -140,4 +140,9 @@ def _mark(pair: Pair, cell: Cell) -> Iterator[Problem]:
             said = f"the English cell has changed since it was translated: {changes(pair, cell.id)}"
             yield pair.chinese.problem(
                 chinese, None, f"{said}. Mend it, then `sync_translation.py --accept {name}`", code="stale"
+            )
+        case "edited":
+            said = f"edited since it was accepted{edits(pair, cell.id)}: compare it with the English"
+            yield pair.chinese.problem(
+                chinese, None, f"{said}, then `sync_translation.py --accept {name}`", code="edited"
             )

@@ -12,6 +12,7 @@ STRICT = {
     "missing": "every English cell has its translation",
     "unaccepted": "a translation was compared with the English and accepted",
     "stale": "a translation is of the English as it is now",
+    "edited": "a translation is as it was accepted",
     "shape": "the same headings, paragraphs, lists and tables",
     "formula": "the same mathematics",
     "code": "the same inline code and the same fenced blocks",

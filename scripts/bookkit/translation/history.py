@@ -1,4 +1,4 @@
-"""What an English cell said when it was translated, from git, and what changed since."""
+"""What a cell said when its translation was accepted, from git, and what changed since."""
 
 from __future__ import annotations
 
@@ -24,21 +24,33 @@ def changes(pair: Pair, cell_id: str) -> str:
     for version in _versions(pair.english.root, pair.english.path):
         before = version.get(cell_id)
         if before is not None and digest(before) == marked:
-            return "; ".join(_changed(before, now))
+            old, new = (re.findall(r"\S+|\n", text) for text in (before, now))
+            return "; ".join(_changed(old, new, " ", 1))
     return "git has no version of the English cell that it translates"
 
 
-def _changed(before: str, now: str) -> Iterator[str]:
-    """Yield each changed stretch of words with a word on either side."""
-    old, new = (re.findall(r"\S+|\n", text) for text in (before, now))
+def edits(pair: Pair, cell_id: str) -> str:
+    """Return what changed in a Chinese cell since it was accepted, in brackets; nothing where git cannot tell."""
+    cell = pair.cells[cell_id]
+    for version in _versions(pair.english.root, pair.path):
+        before = version.get(cell_id)
+        if before is not None and digest(before) == cell.book.get("accepted"):
+            old, new = (re.findall(r"[A-Za-z0-9.,%]+|.|\n", text) for text in (before, cell.source))
+            return f" ({'; '.join(_changed(old, new, '', 4))})"
+    return ""
+
+
+def _changed(old: list[str], new: list[str], between: str, around: int) -> Iterator[str]:
+    """Yield each changed stretch of words or characters with some on either side."""
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
-            was, is_ = (_short(part) for part in (old[max(0, a - 1) : b + 1], new[max(0, c - 1) : d + 1]))
+            stretches = (old[max(0, a - around) : b + around], new[max(0, c - around) : d + around])
+            was, is_ = (_short(between.join(stretch)) for stretch in stretches)
             yield f"{was} → {is_}"
 
 
-def _short(words: list[str]) -> str:
-    text = " ".join(words).replace("\n", "⏎")
+def _short(text: str) -> str:
+    text = text.replace("\n", "⏎")
     return f"“{text if len(text) <= LIMIT else text[: LIMIT - 1] + '…'}”"
 
 

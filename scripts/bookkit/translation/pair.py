@@ -22,11 +22,11 @@ CHINESE = re.compile("[\u3400-\u9fff]")
 WORD = re.compile(r"[A-Za-z]*[a-z]{2,}[A-Za-z]*")
 TARGET = re.compile(r"(?<=\]\()[^()\s]+(?=[)\s])")
 
-State = Literal["missing", "untranslated", "unaccepted", "stale", "current"]
+State = Literal["missing", "untranslated", "unaccepted", "stale", "edited", "current"]
 
 
 def digest(source: str) -> str:
-    """Return the mark of an English cell that its translation carries as `source`."""
+    """Return the mark of a text: a translated cell carries that of its English and that of its accepted Chinese."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -56,7 +56,7 @@ class Pair:
 
     def is_translated(self, cell_id: str) -> bool:
         """Return whether an English cell has a translation, accepted or not."""
-        return self.states.get(cell_id) in ("unaccepted", "stale", "current")
+        return self.states.get(cell_id) in ("unaccepted", "stale", "edited", "current")
 
     def blocks(self, cell_id: str) -> tuple[list[Block], list[Block]]:
         """Return the blocks of a markdown cell in both languages."""
@@ -69,15 +69,21 @@ def _parsed(source: str) -> list[Block]:
 
 
 def state(english: Cell, chinese: Cell | None) -> State:
-    """Return how far a cell's translation is; what has no words to translate counts as translated once it is marked."""
+    """Return how far a cell's translation is; what has no words to translate counts as translated once it is marked.
+
+    `current` is a Chinese text that was accepted as it stands, for the English as it stands: only that is published.
+    """
     if chinese is None:
         return "missing"
     marked = chinese.book.get("source")
     if is_copied(english, chinese) and (marked is None or has_words(english.source)):
         return "untranslated"
-    if marked is None:
+    accepted = chinese.book.get("accepted")
+    if marked is None or accepted is None:
         return "unaccepted"
-    return "current" if marked == digest(english.source) else "stale"
+    if marked != digest(english.source):
+        return "stale"
+    return "current" if accepted == digest(chinese.source) else "edited"
 
 
 def is_copied(english: Cell, chinese: Cell) -> bool:
@@ -138,12 +144,28 @@ class Edition:
         """Return the pair that the command line calls `01` or `01/solutions`."""
         return next((pair for pair in self.pairs if pair.label == label), None)
 
+    def to_write(self, prefixes: list[str]) -> list[Pair]:
+        """Return what a sync writes: what has been started or is listed as complete, and chapters named in full."""
+        pairs = [p for p in self.selected(prefixes) if p.chinese or p.complete or p.english.key in prefixes]
+        for prefix in prefixes:
+            if not any(pair.english.key.startswith(prefix) for pair in pairs):
+                fits = ", ".join(c.key for c in self.book.chapters if c.key.startswith(prefix))
+                said = f"a chapter is started by its whole key; {prefix!r} fits {fits}, which has not been started"
+                raise BookError(Problem("chapters", None, None, said + self._meant(prefix)))
+        return pairs
+
+    def _meant(self, prefix: str) -> str:
+        """Return the question whether a chapter's number was meant, written without its zero."""
+        key = prefix.zfill(2)
+        return f"; is {key} meant?" if key != prefix and any(c.key == key for c in self.book.chapters) else ""
+
     def selected(self, prefixes: list[str]) -> list[Pair]:
         """Return the pairs whose chapter starts with one of the prefixes, all when there are none; or BookError."""
         for prefix in prefixes:
             if not prefix or not any(pair.english.key.startswith(prefix) for pair in self.pairs):
                 keys = ", ".join(chapter.key for chapter in self.book.chapters)
-                raise BookError(Problem("chapters", None, None, f"no chapter starts with {prefix!r}; there are {keys}"))
+                said = f"no chapter starts with {prefix!r}; there are {keys}"
+                raise BookError(Problem("chapters", None, None, said + (self._meant(prefix) if prefix else "")))
         chosen = tuple(prefixes) or ("",)
         return [pair for pair in self.pairs if pair.english.key.startswith(chosen)]
 

@@ -2,7 +2,8 @@
 
 A translator's text is never lost. A markdown cell that English no longer has, and a cell that was added by hand, stay
 at the end of the notebook, marked `removed`, until they are dropped by name. A cell that waits for its translation has
-a digest of the English text that was written there, `english`: what differs from it was written by somebody.
+a digest of the English text that was written there, `english`: what differs from it was written by somebody. A cell
+that was accepted has the digests of both texts as they were then, `source` (English) and `accepted` (Chinese).
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ def synced(edition: Edition, pair: Pair, accept: Collection[str] = (), drop: Col
     book = {**pair.english.metadata, "language": LANGUAGE, "title": edition.title(pair)}
     if "question" in book:
         book["question"] = _question(pair) or book["question"]
-    return normalise({**raw, "cells": cells, "metadata": {**raw["metadata"], "agentrl": book}})
+    wanted = normalise({**raw, "cells": cells, "metadata": {**raw["metadata"], "agentrl": book}})
+    for cell in wanted["cells"]:
+        if cell["id"] in accept:  # as it is written, without blanks at the ends of lines
+            cell["metadata"]["agentrl"]["accepted"] = digest(as_text(cell["source"]))
+    return wanted
 
 
 def _cell(edition: Edition, pair: Pair, english: dict[str, Any], accept: Collection[str]) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def _cell(edition: Edition, pair: Pair, english: dict[str, Any], accept: Collect
     if english["id"] in accept:
         marks = {"source": digest(as_text(english["source"]))}
     else:
-        marks = {key: value for key in ("source", "english") if (value := chinese.book.get(key))}
+        marks = {key: value for key in ("source", "accepted", "english") if (value := chinese.book.get(key))}
     metadata = {**tags, "agentrl": marks} if marks else tags
     attached = {"attachments": a} if (a := _raw_cell(pair, chinese).get("attachments")) else {}
     return {**english, **attached, "metadata": metadata, "source": as_lines(chinese.source)}
@@ -86,7 +91,7 @@ def _kept(pair: Pair, cells: list[Cell]) -> list[dict[str, Any]]:
         while any(name == other.id for other in pair.english.cells) or (name != cell.id and name in taken):
             name += "-text"
         taken.add(name)
-        marked = {"removed": True} | ({"source": cell.book["source"]} if "source" in cell.book else {})
+        marked = {"removed": True} | {key: cell.book[key] for key in ("source", "accepted") if key in cell.book}
         cell_type = {"cell_type": "markdown", "id": name, "metadata": {"agentrl": marked}}
         kept.append({**cell_type, "source": as_lines(cell.source)})
     return kept

@@ -19,12 +19,18 @@ def check_terms(glossary: Glossary, pair: Pair, cell: Cell) -> Iterator[Finding]
     line = chinese[0].line if chinese else 1
     for term in glossary.used(said):
         if not term.rendered(text):
-            forms = "、".join(term.chinese) or f"{term.name}, which stays English"
-            yield Finding(line, "term", f"{term.name!r} of the English text is {forms}, which is missing", term.name)
+            yield Finding(line, "term", f"{term.name!r} of the English text is {_forms(term)}", term.name)
     for entry in glossary.forbidden:
         if entry.chinese in text and entry.applies(said):
             at = next(b.line_at(b.text.find(entry.chinese)) for b in chinese if entry.chinese in prose([b]))
             yield Finding(at, "forbidden", f"{entry.chinese}: write {entry.instead}", entry.chinese)
+
+
+def _forms(term: Term) -> str:
+    """Return what a text without the term lacks."""
+    if len(term.chinese) > 1:
+        return f"one of {'、'.join(term.chinese)}, and none of them is there"
+    return f"{term.chinese[0] if term.chinese else f'{term.name}, which stays English'}, which is missing"
 
 
 def first_uses(glossary: Glossary, pair: Pair) -> Iterator[tuple[Cell, Finding]]:

@@ -20,7 +20,7 @@ LATIN = rf"[A-Za-z0-9{HOLE}§★−%\[\]+]"
 RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(rf"{HAN} ?[,;:?!]|[,;:?!] ?{HAN}"), "half-width punctuation next to Chinese: use ，；：？！"),
     (re.compile(rf"[A-Za-z{HOLE}][,;](?=[A-Za-z{HOLE}])"), "no space after half-width punctuation"),
-    (re.compile(rf"{HAN}\.(?!\w)|{HAN} \.(?!\w)|[{HOLE}）”]\.(?=\s|$)"), "a half-width full stop: use 。"),
+    (re.compile(rf"{HAN}\.|\.{HAN}|{HAN} \.(?![A-Za-z0-9_])|[{HOLE}）”]\.(?=\s|$)"), "a half-width full stop: use 。"),
     (re.compile(rf"{HAN}\(|\({HAN}|{HAN}\)|\){HAN}"), "half-width brackets next to Chinese: use （）"),
     (re.compile(rf"{HAN} \([^()]*\)|\([^()]*\) {HAN}"), "half-width brackets in a Chinese sentence: use （）"),
     (re.compile(rf"{HAN}(?={LATIN})(?!\])|(?<!\[){LATIN}(?={HAN})"), "a space is missing between Chinese and Latin"),

@@ -1,11 +1,13 @@
 // The whole build over a website of four pages, and the faults that only a whole build can see.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { refusal } from '../lib/place.mjs';
 
 const BUILD = fileURLToPath(new URL('../build.mjs', import.meta.url));
 const scratch = mkdtempSync(path.join(os.tmpdir(), 'reader-'));
@@ -99,16 +101,45 @@ test('a sound website becomes a site whose links are relative and lead somewhere
     readdirSync(scratch).filter((name) => name.startsWith('site.')),
     [],
   );
+  assert.equal(refusal(out, path.join(scratch, 'sound'), path.dirname(BUILD)), undefined);
 });
+
+test('a folder of somebody else is refused before anything is built, and stays', () => {
+  const out = path.join(scratch, 'thesis');
+  mkdirSync(out);
+  writeFileSync(path.join(out, 'thesis.txt'), 'precious');
+  const { status, stderr } = build(website('for-thesis'), out);
+  assert.equal(status, 1);
+  assert.match(stderr, /thesis: is not replaced, since no build of this site makes thesis\.txt/);
+  assert.deepEqual(readdirSync(out), ['thesis.txt']);
+});
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  const skip = os.platform() === 'win32';
+  test(`a build that is stopped by ${signal} leaves no scratch folder`, { skip }, async () => {
+    const folders = [website(`stop-${signal}`), path.join(scratch, `stopped-${signal}`)];
+    const running = spawn(process.execPath, [BUILD, ...folders]);
+    const ended = new Promise((resolve) => running.on('exit', (code, by) => resolve(by ?? code)));
+    const own = path.join(path.dirname(BUILD), '.building', String(running.pid));
+    while (!existsSync(own) && running.exitCode === null) await pause(5);
+    running.kill(signal);
+    assert.equal(await ended, signal);
+    assert.ok(!existsSync(own));
+    assert.deepEqual(
+      readdirSync(scratch).filter((name) => name.startsWith('stopped-')),
+      [],
+    );
+  });
+}
 
 /** Builds a website with planted faults over an old site; the old site must stay. Returns what was reported. */
 function reportOf(name, plant) {
   const out = path.join(scratch, `${name}-site`);
-  mkdirSync(out);
-  writeFileSync(path.join(out, 'old'), 'old');
+  mkdirSync(path.join(out, 'assets'), { recursive: true });
+  writeFileSync(path.join(out, 'assets', 'theme.js'), 'old');
   const { status, stderr } = build(website(name, plant), out);
   assert.equal(status, 1);
-  assert.deepEqual(readdirSync(out), ['old']);
+  assert.deepEqual(readdirSync(out, { recursive: true }), ['assets', path.join('assets', 'theme.js')]);
   return stderr;
 }
 
@@ -133,6 +164,18 @@ test('a fault inside a page is reported with its file and line, and the old site
 test('a page that is not in docs.json is reported, and the old site stays', () => {
   const report = reportOf('orphan', (files) => ({ ...files, 'en/b.mdx': '' }));
   assert.match(report, /^en\/b\.mdx: is not in docs\.json$/m);
+});
+
+test('without its packages the build says how they are installed', () => {
+  const reader = path.join(scratch, 'reader-alone');
+  for (const part of ['build.mjs', 'lib', 'package.json'])
+    cpSync(path.join(path.dirname(BUILD), part), path.join(reader, part), { recursive: true });
+  const { status, stderr } = spawnSync(process.execPath, [path.join(reader, 'build.mjs'), website('alone'), 'o'], {
+    cwd: scratch,
+    encoding: 'utf8',
+  });
+  assert.equal(status, 1);
+  assert.match(stderr, /npm ci --prefix .*reader-alone/);
 });
 
 test('too few arguments are an error that says what is expected', () => {
