@@ -40,6 +40,22 @@ test('a word of its own in a title comes before the same letters in a longer wor
   );
 });
 
+test('a chapter comes before an entry of the ledger of that name, and the ledger before texts', () => {
+  const pages = [
+    ['en/reference/sources.html', 'Sources'],
+    ['en/chapters/07.html', 'Chapter 7'],
+  ];
+  const sections = [
+    [0, 'src-gae', 'gae', 'A paper.'],
+    [1, 'sec-7-1', '7.1 Returns', 'Later comes gae.'],
+    [1, 'sec-7-5', '7.5 From TD errors to GAE', 'Sums.'],
+  ];
+  assert.deepEqual(
+    search({ pages, sections }, 'GAE').map(({ href }) => href.split('#')[1]),
+    ['sec-7-5', 'src-gae', 'sec-7-1'],
+  );
+});
+
 test('several words must all be there, in the section or in the title of its page', () => {
   assert.deepEqual(hrefs('ratio clipped'), ['en/a.html', 'en/a.html#sec-8-1']);
   assert.deepEqual(hrefs('ppo bound'), ['en/a.html#sec-8-3']);

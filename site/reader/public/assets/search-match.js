@@ -109,6 +109,9 @@
     return parts;
   }
 
+  /** What stands in the book comes before what is said about it: the ledger of sources has each method as a title. */
+  const weightOf = (url) => (/(^|\/)reference\//.test(url) ? 0.25 : 1);
+
   /** The best answers to a query, best first, in the order of the book where they are equal. */
   function search(index, query, limit = 20) {
     const words = wordsOf(query);
@@ -116,7 +119,8 @@
     const phrase = fold(query.trim()).replace(/\s+/g, ' ');
     const found = index.sections.map(([page, anchor, title, text]) => {
       const [url, pageTitle] = index.pages[page];
-      return { url, anchor, title, text, pageTitle, score: scoreOf(words, phrase, { anchor, title, text }, pageTitle) };
+      const score = weightOf(url) * scoreOf(words, phrase, { anchor, title, text }, pageTitle);
+      return { url, anchor, title, text, pageTitle, score };
     });
     const best = found.filter(({ score }) => score > 0).sort((a, b) => b.score - a.score);
     return best.slice(0, limit).map((result) => ({
