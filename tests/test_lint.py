@@ -117,7 +117,7 @@ FAULTS: list[tuple[str, Edit, list[tuple[str | None, int | None]]]] = [
     ("L117", lambda b: b.metadata["01-intro-1"].update(kind="novel"), [(None, None)]),
     ("L117", lambda b: b.metadata["01-intro-1"].update(author="me"), [(None, None)]),
     ("L117", lambda b: b.metadata["01-intro-1"].pop("recorded"), [(None, None)]),
-    ("L117", lambda b: b.metadata["solutions/01-intro-1"].update(recorded="2025-13-01"), [(None, None)]),
+    ("L117", lambda b: b.metadata["solutions/01-intro-1"].update(recorded="2025-02-30"), [(None, None)]),
     ("L301", code_is("measure", "x = 1\n" * 16), [("measure", None)]),
     ("L302", code_is("measure", "x = 1\n" * 31), [("measure", None)]),
     ("L303", code_is("measure", LONG), [("measure", 1)]),

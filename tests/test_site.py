@@ -496,6 +496,7 @@ def test_an_untranslated_chapter_is_shown_in_english_with_a_note(small: dict[str
     assert 'translated: "false"' in page
     assert page.count("<Note>") == 2  # the chapter's, and that of the design question
     assert WORDS["untranslated-chapter"]["zh"] in page
+    assert 'sidebarTitle: "1 · Beginning（英文）"' in page
     assert "/zh/chapters/01-beginning#sec-1-2" in page
     assert "](/en/" not in page
 
@@ -507,6 +508,7 @@ def test_a_translated_cell_is_shown_and_the_next_one_says_that_it_is_not(tmp_pat
     page, here = site["zh/chapters/01-beginning.mdx"], "/zh/chapters/01-beginning"
     assert 'title: "第 1 章 · 开端"' in page
     assert 'translated: "partly"' in page
+    assert 'sidebarTitle: "1 · 开端"' in page
     assert 'source: "chapters/zh/01-beginning.ipynb"' in page
     assert f"、[§1.2]({here}#sec-1-2) 与[练习&nbsp;1.1]({here}#ex-1-1)。换行 " in page
     assert WORDS["untranslated-chapter"]["zh"] not in page

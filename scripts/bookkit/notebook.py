@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -204,6 +205,14 @@ def as_lines(text: str) -> list[str]:
     lines = [part + "\n" for part in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return [line for line in lines if line]
+
+
+def is_day(value: Any) -> bool:
+    """Return whether a value is a day of the calendar as metadata write it, 2026-11-30."""
+    try:
+        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def load_book(root: Path) -> Book:

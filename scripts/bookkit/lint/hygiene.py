@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..notebook import CELL_ID, KERNEL, OUTPUT_CLASSES, ROLES, Cell, as_text, dump, normalise
+from ..notebook import CELL_ID, KERNEL, OUTPUT_CLASSES, ROLES, Cell, as_text, dump, is_day, normalise
 from ..problems import Problem
 from .context import Context, Page
 
@@ -103,18 +103,11 @@ def _file(page: Page) -> Iterator[Problem]:
     if kind not in ("chapter", "front"):
         yield page.problem("L117", None, None, f"notebook metadata agentrl.kind is {kind!r}; it is 'front' or absent")
     recorded = chapter.metadata.get("recorded")
-    if any(cell.execution_count is not None for cell in chapter.code_cells) and not _is_date(recorded):
+    if any(cell.execution_count is not None for cell in chapter.code_cells) and not is_day(recorded):
         said = (
             f"notebook metadata agentrl.recorded is {recorded!r}; it is the day of the last run that changed an output"
         )
         yield page.problem("L117", None, None, f"{said}, as 2026-11-30; `check_chapters.py --update` writes it")
-
-
-def _is_date(value: Any) -> bool:
-    """Return whether a value is a day as ISO 8601 writes it with hyphens."""
-    return (
-        isinstance(value, str) and re.fullmatch(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])", value) is not None
-    )
 
 
 def _counts(page: Page) -> Iterator[Problem]:

@@ -63,9 +63,10 @@ class ChapterPage:
 
     def _fields(self) -> dict[str, str]:
         title, number = title_of(self.edition), short_number(self.chapter.key)
+        listed = "" if self.edition.is_started else word("listed-in-english", self.language)
         fields = {
             "title": f"{chapter_label(self.chapter.key, self.language)} · {title}",
-            "sidebarTitle": f"{number} · {title}",
+            "sidebarTitle": f"{number} · {title}{listed}",
             "description": question_of(self.edition),
             "chapter": self.chapter.key,
             "version": self.site.facts.version,

@@ -17,6 +17,7 @@ WORDS: dict[str, dict[Language, str]] = {
     "setup": {"en": "Setup of the solutions", "zh": "解答的准备代码"},
     "planned": {"en": " (not yet written)", "zh": "（尚未撰写）"},
     "in-english": {"en": "", "zh": "正文暂为英文"},
+    "listed-in-english": {"en": "", "zh": "（英文）"},
     "partly-in-english": {"en": "", "zh": "（部分正文暂为英文）"},
     "labs": {"en": "Labs", "zh": "实验"},
     "editorial-guide": {"en": "Editorial Guide", "zh": "编写指南"},

@@ -6,10 +6,9 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
-from ...notebook import Chapter, load_book
+from ...notebook import Chapter, is_day, load_book
 from ...problems import Problem
 from .website import Page, Website
 
@@ -71,7 +70,7 @@ def _wrong(website: Website, keys: dict[str, str], version: str) -> Iterator[tup
         yield 1, f"translated {keys['translated']!r} is none of {', '.join(TRANSLATED)}"
     if keys.get("source") and not (website.root / keys["source"]).is_file():
         yield 1, f"source {keys['source']!r} is no file of the book"
-    if keys.get("recorded") and not _is_date(keys["recorded"]):
+    if keys.get("recorded") and not is_day(keys["recorded"]):
         yield 1, f"recorded {keys['recorded']!r} is no date like 2026-01-31"
 
 
@@ -80,10 +79,3 @@ def _of_chapter(keys: dict[str, str], chapter: Chapter) -> Iterator[tuple[int, s
     for key, value in (("chapter", chapter.key), ("recorded", recorded)):
         if keys.get(key, value) != value:
             yield 1, f"{key} {keys[key]!r}, {chapter.name} says {value!r}"
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
