@@ -683,6 +683,14 @@ def test_some_chapters_alone_link_only_to_each_other(tmp_path: Path) -> None:
     assert "As in Chapter&nbsp;1, §1.1, [Chapter&nbsp;2](/en/chapters/02-second)." in site["en/chapters/02-second.mdx"]
 
 
+def test_a_link_whose_words_are_a_reference_stays_on_one_line_and_others_keep_their_words(tmp_path: Path) -> None:
+    made_book(tmp_path)
+    words = "[Chapter 1](01-beginning.ipynb), [**Chapter 1**](01-beginning.ipynb), [the chapter](01-beginning.ipynb)"
+    write_chapter(tmp_path, "02-second", [md("title", f"# Chapter 2 · Second\n\nSee {words}.")])
+    page, target = build(tmp_path)["en/chapters/02-second.mdx"], "(/en/chapters/01-beginning)"
+    assert f"See [Chapter&nbsp;1]{target}, [**Chapter 1**]{target}, [the chapter]{target}." in page
+
+
 # What a build refuses
 
 

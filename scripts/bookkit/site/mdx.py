@@ -189,8 +189,14 @@ class Renderer:
 
     def _link(self, node: SyntaxTreeNode, table: bool, flat: bool) -> str:
         inner = self.inline(node.children, table, flat, link=False)
+        if self._is_reference(only := only_text(node)):
+            inner = escape.unbroken(only)
         target = self.links.page_of(str(node.attrs.get("href", "")))
         return f"[{inner}]({escape.href(target)})" if target else inner
+
+    def _is_reference(self, words: str) -> bool:
+        """Whether words are a reference and nothing else, as in `[Chapter 4](04-….ipynb)`."""
+        return [(span.start, span.end) for span in spans(words, self.links.language)] == [(0, len(words))]
 
     def _text(self, value: str, flat: bool, link: bool) -> str:
         parts, at = [], 0
@@ -211,6 +217,11 @@ class Renderer:
         target = self.links.reference(span.kind, span.target, shown)
         words = escape.unbroken(shown)
         return f"[{words}]({target})" if target else words
+
+
+def only_text(node: SyntaxTreeNode) -> str:
+    """Return the text of a node that holds text alone, else nothing."""
+    return node.children[0].content if [child.type for child in node.children] == ["text"] else ""
 
 
 def strong(inner: str) -> str:
