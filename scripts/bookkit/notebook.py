@@ -207,6 +207,12 @@ def as_lines(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
+def translation_path(notebook: Chapter) -> Path:
+    """Return where the translation of a notebook stands, whether or not there is one."""
+    chapters = notebook.root / "chapters"
+    return chapters / TRANSLATION / notebook.path.relative_to(chapters)
+
+
 def is_day(value: Any) -> bool:
     """Return whether a value is a day of the calendar as metadata write it, 2026-11-30."""
     try:

@@ -35,7 +35,7 @@ def faults(file: Path, paper: Paper, numbers: dict[str, int]) -> list[str]:
     return [
         *_metadata(reader, paper),
         *_contents(paper, numbers, found, texts),
-        *_outline(reader, paper),
+        *_outline(reader, paper, found),
         *_links(reader, found),
         *_fonts(reader),
         *_code(paper, found, texts),
@@ -82,10 +82,9 @@ def _contents(paper: Paper, shown: dict[str, int], found: dict[str, int], texts:
             yield f"“{entry.title}” does not stand on page {page}, where the contents send the reader"
 
 
-def _outline(reader: PdfReader, paper: Paper) -> Iterator[str]:
+def _outline(reader: PdfReader, paper: Paper, found: dict[str, int]) -> Iterator[str]:
     """Yield the first difference between the outline and the contents."""
     outline = [(level, title, page + 1) for level, title, page in _flat(reader, reader.outline, 1)]
-    found = pages_of(reader)
     wanted = [(entry.level, entry.title, found.get(entry.anchor)) for entry in paper.entries]
     for has, should in zip_longest(outline, wanted):
         if has != should:

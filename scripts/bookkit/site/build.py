@@ -19,9 +19,9 @@ from .edition import Editions
 from .front import front_page
 from .links import Facts, Site
 from .llms import llms_full_txt, llms_txt
-from .navigation import chapter_page, docs_json
+from .navigation import docs_json
 from .reference import ReferencePage
-from .targets import Targets
+from .targets import Targets, chapter_page
 from .words import LANGUAGES
 
 FAVICON = Path(__file__).resolve().parent / "favicon.svg"

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from ..notebook import Cell, Chapter, load_chapter
+from ..notebook import Cell, Chapter, load_chapter, translation_path
 from ..problems import BookError, Problem
 from ..translation.pair import state
 from .words import LANGUAGES, Language
@@ -73,12 +72,6 @@ def _bound(source: str) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-
-
-def translation_path(notebook: Chapter) -> Path:
-    """Return where the translation of a notebook stands, whether or not there is one."""
-    inside = notebook.path.relative_to(notebook.root / "chapters")
-    return notebook.root / "chapters" / "zh" / inside
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..sources import FILE as LEDGER
 from . import escape
 from .crossrefs import citation_keys
 from .edition import Editions
-from .targets import Targets
+from .targets import Targets, chapter_page
 from .words import Language
 
 LIBRARY_NAME = re.compile(r"arl\.(?P<name>\w+)(?:[.(].*)?$", re.DOTALL)
@@ -101,8 +101,8 @@ class Links:
 
     def chapter(self, key: str, fragment: str = "") -> str:
         """Return the address of a chapter's page."""
-        chapter = self.site.targets.chapters[key]
-        return f"/{self.language}/chapters/{chapter.key}-{chapter.slug}{'#' * bool(fragment)}{fragment}"
+        page = chapter_page(self.site.targets.chapters[key], self.language)
+        return f"/{page}{'#' * bool(fragment)}{fragment}"
 
     def reference(self, kind: str, number: str, shown: str) -> str | None:
         """Return the address of a numbered thing, or None when the site has no such thing."""

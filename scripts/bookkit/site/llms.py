@@ -13,7 +13,7 @@ from ..problems import read_text
 from . import escape
 from .chapter import answered, title_of
 from .links import Links, Site
-from .navigation import chapter_page
+from .targets import chapter_page
 from .words import LANGUAGES, Language, chapter_label, word
 
 FULL = "llms-full.txt"

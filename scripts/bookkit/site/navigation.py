@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..notebook import Chapter
 from ..plan import load_plan
 from .links import Site
+from .targets import chapter_page
 from .words import LANGUAGES, Language, word
 
 COLORS = {"primary": "#0F766E", "light": "#2DD4BF", "dark": "#0F766E"}
-
-
-def chapter_page(chapter: Chapter, language: Language) -> str:
-    """Return the path of a chapter's page, without its ending."""
-    return f"{language}/chapters/{chapter.key}-{chapter.slug}"
 
 
 def groups(site: Site, language: Language) -> list[dict[str, Any]]:

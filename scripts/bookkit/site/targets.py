@@ -11,7 +11,7 @@ from ..lint.markdown import anchor, parse
 from ..notebook import Chapter
 from .edition import Edition, Editions
 from .trees import nodes_of, plain
-from .words import LANGUAGES, short_number
+from .words import LANGUAGES, Language, short_number
 
 ANCHORS = {"section": "sec", "figure": "fig", "table": "tab", "equation": "eq", "exercise": "ex"}
 SECTION_NUMBER = re.compile(r"(?P<number>(?:\d+|[A-Z])\.\d+) ")
@@ -21,6 +21,11 @@ DESIGN = "Design questions in practice"
 def fragment(kind: str, number: str) -> str:
     """Return the id of a numbered thing: `sec-1-1`, `eq-1-2`, `fig-1-1`, `ex-1-8`."""
     return f"{ANCHORS[kind]}-{number.replace('.', '-')}"
+
+
+def chapter_page(chapter: Chapter, language: Language) -> str:
+    """Return the path of a chapter's page, without its ending."""
+    return f"{language}/chapters/{chapter.key}-{chapter.slug}"
 
 
 def section_of(ident: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..lint.context import load_settings
 from ..lint.markdown import Block, anchor, parse
-from ..notebook import TRANSLATION, Book, Cell, Chapter, load_book, load_translation
+from ..notebook import Book, Cell, Chapter, load_book, load_translation, translation_path
 from ..plan import Planned, planned
 from ..problems import BookError, Problem, relative
 
@@ -127,7 +127,7 @@ class Edition:
         found = {notebook.path: notebook for notebook in load_translation(root)}
         pairs = []
         for english in book.notebooks():
-            path = _path(english)
+            path = translation_path(english)
             pairs.append(Pair(english, path, found.pop(path, None), english.key in complete))
         return cls(book, tuple(pairs), tuple(found.values()), planned())
 
@@ -219,11 +219,6 @@ class Edition:
             return f"{near}#{fragment}" if fragment else near
 
         return TARGET.sub(moved, source)
-
-
-def _path(english: Chapter) -> Path:
-    folder = english.root / "chapters" / TRANSLATION
-    return folder / "solutions" / english.path.name if english.kind == "solutions" else folder / english.path.name
 
 
 def _complete(root: Path, book: Book) -> frozenset[str]:
