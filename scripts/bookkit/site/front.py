@@ -9,7 +9,7 @@ from . import escape
 from .chapter import answered, frontmatter, title_of
 from .links import Links, Site
 from .targets import slug
-from .words import Language, chapter_label, short_number, word
+from .words import Language, chapter_label, planned_title, short_number, word
 
 
 def front_page(site: Site, language: Language) -> str:
@@ -44,14 +44,14 @@ def _foot(site: Site, language: Language) -> Iterator[str]:
 
 def _part(site: Site, part: Part, language: Language) -> str:
     links = Links(site, language, "")
-    title = part.title if language == "en" else part.zh
+    title = planned_title(part, language)
     heading = escape.anchored(slug(part.title), f"## {escape.text(title)}")
     chapters = (_line(site, planned, language, links) for planned in part.chapters)
     return "\n".join([heading, "", *chapters])
 
 
 def _line(site: Site, planned: Planned, language: Language, links: Links) -> str:
-    number, title = short_number(planned.key), planned.title if language == "en" else planned.zh
+    number, title = short_number(planned.key), planned_title(planned, language)
     if planned.key not in site.targets.chapters:
         return f"- {number} · {escape.text(title)}{word('planned', language)}"
     shown = site.editions.chapter(planned.key, language)

@@ -14,7 +14,7 @@ from . import escape
 from .chapter import answered, title_of
 from .links import Links, Site
 from .targets import chapter_page
-from .words import LANGUAGES, Language, chapter_label, word
+from .words import LANGUAGES, Language, chapter_label, planned_title, word
 
 FULL = "llms-full.txt"
 LINK = re.compile(r"(?<!\\)\[(?P<words>(?:[^\[\]\\]|\\.)*)\]\((?P<target>[^()\s]*)\)")
@@ -38,7 +38,7 @@ def _language(site: Site, language: Language) -> Iterator[str]:
     for part in load_plan():
         written = [by_key[planned.key] for planned in part.chapters if planned.key in by_key]
         if written:
-            yield f"## {part.title if language == 'en' else part.zh}"
+            yield f"## {planned_title(part, language)}"
             yield ""
             yield from (_line(site, chapter, language) for chapter in written)
             yield ""

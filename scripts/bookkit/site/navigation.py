@@ -8,7 +8,7 @@ from typing import Any
 from ..plan import load_plan
 from .links import Site
 from .targets import chapter_page
-from .words import LANGUAGES, Language, word
+from .words import LANGUAGES, Language, planned_title, word
 
 COLORS = {"primary": "#0F766E", "light": "#2DD4BF", "dark": "#0F766E"}
 
@@ -19,7 +19,7 @@ def groups(site: Site, language: Language) -> list[dict[str, Any]]:
     found = [{"group": word("start", language), "pages": [f"{language}/index"]}]
     for part in load_plan():
         pages = [chapter_page(by_key[p.key], language) for p in part.chapters if p.key in by_key]
-        found += [{"group": part.title if language == "en" else part.zh, "pages": pages}] if pages else []
+        found += [{"group": planned_title(part, language), "pages": pages}] if pages else []
     pages = [f"{language}/reference/{name}" for name in site.documents.values()]
     return [*found, *([{"group": word("reference", language), "pages": pages}] if pages else [])]
 

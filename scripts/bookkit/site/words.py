@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ..plan import Part, Planned
+
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
@@ -106,6 +108,11 @@ def chapter_label(key: str, language: Language) -> str:
     """Return `Chapter 6`, `Appendix A`, 第 6 章, 附录 A."""
     chapter, appendix = {"en": ("Chapter {}", "Appendix {}"), "zh": ("第 {} 章", "附录 {}")}[language]
     return chapter.format(int(key)) if key.isdigit() else appendix.format(key)
+
+
+def planned_title(entry: Part | Planned, language: Language) -> str:
+    """Return the title of a part or a chapter as the plan has it."""
+    return entry.title if language == "en" else entry.zh
 
 
 def short_number(key: str) -> str:
